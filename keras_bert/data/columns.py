@@ -1,0 +1,66 @@
+"""Texts as a caller may write them, as named columns."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+TEXT_COLUMNS = ("text",)
+PAIR_COLUMNS = ("text_a", "text_b")
+
+
+def text_columns(x):
+    """The texts in `x` as columns, or None if `x` holds no texts.
+
+    Args:
+        x: a list or array of strings (single texts), a tuple of two of them (pairs), or a dict with `text`, or with `text_a` and
+            `text_b`. Anything else is taken for something other than texts.
+
+    Returns:
+        dict of column name to NumPy object array of strings, or None.
+
+    Raises:
+        ValueError: if there are no texts, or the two columns of pairs differ in length.
+        TypeError: if some of the items are not strings.
+
+    Example:
+
+    >>> list(text_columns(["a text", "another"]))
+    ['text']
+    >>> list(text_columns((["a question"], ["an answer"])))
+    ['text_a', 'text_b']
+    >>> text_columns({"token_ids": np.zeros([1, 2])}) is None
+    True
+    """
+    if isinstance(x, Mapping):
+        if set(x) not in ({*TEXT_COLUMNS}, {*PAIR_COLUMNS}):
+            return None
+        columns = {name: _string_array(values, name) for name, values in x.items()}
+    elif isinstance(x, tuple) and len(x) == 2 and all(_holds_strings(values) for values in x):
+        columns = {name: _string_array(values, name) for name, values in zip(PAIR_COLUMNS, x, strict=True)}
+    elif _holds_strings(x):
+        columns = {"text": _string_array(x, "text")}
+    else:
+        return None
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"text_a and text_b must have the same number of texts, got {lengths}")
+    return columns
+
+
+def _holds_strings(values):
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        return False
+    if hasattr(values, "dtype"):
+        kind = getattr(np.asarray(values).dtype, "kind", None)
+        return kind in "US" or (kind == "O" and len(values) > 0 and isinstance(np.asarray(values).flat[0], (str, bytes)))
+    return isinstance(values, list) and len(values) > 0 and isinstance(values[0], (str, bytes))
+
+
+def _string_array(values, name):
+    values = np.asarray(values, dtype=object)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, a text for each example; got the shape {values.shape}")
+    for i, value in enumerate(values):
+        if not isinstance(value, (str, bytes)):
+            raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
+    return values

@@ -1,0 +1,122 @@
+"""One layer of the encoder: attention, then a feed-forward network."""
+
+import keras
+
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.layers.self_attention import SelfAttention
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and a feed-forward network, each added to its input and then normalised (google-research/bert, modeling.py).
+
+    Args:
+        num_attention_heads: int.
+        intermediate_size: int. Width of the feed-forward network.
+        hidden_act: str. Its activation, one of the names of `get_activation`.
+        hidden_dropout_prob: float. Dropout on what is added to the input; there is none after the activation.
+        attention_probs_dropout_prob: float. Dropout on the attention probabilities.
+        initializer_range: float. Standard deviation of the initial kernels.
+        layer_norm_eps: float. Added to the variance in both normalisations.
+        seed: int or None. Seed of initial kernels and dropout.
+
+    Inputs:
+        hidden_states: float tensor [batch, length, hidden].
+        attention_mask: bool tensor [batch, from, to]; `from` may be 1.
+
+    Outputs:
+        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and float32 [batch, heads, from, to].
+
+    Example:
+
+    >>> TransformerBlock(2, 16)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape
+    (1, 3, 8)
+    """
+
+    def __init__(
+        self,
+        num_attention_heads,
+        intermediate_size,
+        hidden_act="gelu_new",
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        initializer_range=0.02,
+        layer_norm_eps=LAYER_NORM_EPSILON,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_attention_heads = num_attention_heads
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.hidden_dropout_prob = hidden_dropout_prob
+        self.attention_probs_dropout_prob = attention_probs_dropout_prob
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.seed = seed
+
+    def build(self, hidden_states_shape, attention_mask_shape=None):
+        """Creates the parts in the order in which they are used."""
+        hidden_size = hidden_states_shape[-1]
+        self.self_attention = SelfAttention(
+            self.num_attention_heads,
+            self.attention_probs_dropout_prob,
+            self.initializer_range,
+            seed=derive_seed(self.seed, "self_attention"),
+            dtype=self.dtype_policy,
+            name="self_attention",
+        )
+        self.self_attention_dropout = self._dropout("self_attention_dropout")
+        self.self_attention_layer_norm = self._layer_norm("self_attention_layer_norm")
+        self.intermediate = self._dense("intermediate", self.intermediate_size, self.hidden_act)
+        self.output_projection = self._dense("output", hidden_size, "linear")
+        self.output_dropout = self._dropout("output_dropout")
+        self.output_layer_norm = self._layer_norm("output_layer_norm")
+
+        self.self_attention.build(hidden_states_shape)
+        self.self_attention_layer_norm.build(hidden_states_shape)
+        self.intermediate.build(hidden_states_shape)
+        self.output_projection.build((*hidden_states_shape[:-1], self.intermediate_size))
+        self.output_layer_norm.build(hidden_states_shape)
+
+    def call(self, hidden_states, attention_mask, training=False, return_attention_scores=False):
+        """Runs attention and the feed-forward network."""
+        residual = hidden_states
+        attended, scores = self.self_attention(
+            hidden_states, attention_mask, training=training, return_attention_scores=True
+        )
+        attended = self.self_attention_dropout(attended, training=training)
+        hidden_states = self.self_attention_layer_norm(residual + attended)
+
+        residual = hidden_states
+        hidden_states = self.output_projection(self.intermediate(hidden_states))
+        hidden_states = self.output_dropout(hidden_states, training=training)
+        hidden_states = self.output_layer_norm(residual + hidden_states)
+        return (hidden_states, scores) if return_attention_scores else hidden_states
+
+    def _dense(self, name, units, activation):
+        seed = derive_seed(self.seed, name)
+        return Dense(units, activation, self.initializer_range, seed, dtype=self.dtype_policy, name=name)
+
+    def _dropout(self, name):
+        return Dropout(self.hidden_dropout_prob, derive_seed(self.seed, name), dtype=self.dtype_policy, name=name)
+
+    def _layer_norm(self, name):
+        return LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name=name)
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            **super().get_config(),
+            "num_attention_heads": self.num_attention_heads,
+            "intermediate_size": self.intermediate_size,
+            "hidden_act": self.hidden_act,
+            "hidden_dropout_prob": self.hidden_dropout_prob,
+            "attention_probs_dropout_prob": self.attention_probs_dropout_prob,
+            "initializer_range": self.initializer_range,
+            "layer_norm_eps": self.layer_norm_eps,
+            "seed": self.seed,
+        }

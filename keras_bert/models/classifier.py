@@ -1,0 +1,450 @@
+"""A classifier of texts and pairs of texts."""
+
+import dataclasses
+
+import keras
+import numpy as np
+from absl import logging
+from keras import ops
+
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.labels import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    class_weight_list,
+    encode_labels,
+    label_names,
+)
+from keras_bert.models.text_model import TextModel
+from keras_bert.models.weights import assign_arrays, relative_variables
+
+EXPORT_DTYPES = ("float32", "bfloat16")
+FREEZE_NONE, FREEZE_EMBEDDINGS, FREEZE_ENCODER = "none", "embeddings", "encoder"
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertClassifier(TextModel):
+    """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert, run_classifier.py).
+
+    Takes texts or ids, as `TextModel` says, and gives logits.
+
+    Args:
+        encoder: a `BertEncoder` with a pooler.
+        labels: list of label names, or their number. For regression the names of the outputs; None is one output.
+        preprocessor: a `BertPreprocessor`, or None for a classifier that takes ids only.
+        problem_type: str. "single_label_classification", "multi_label_classification" (any number of labels at once) or
+            "regression".
+        dropout: float. Dropout on the pooled output.
+        class_weights: list, or dict of label name to weight: how much an example of a label (for several labels: a label's term)
+            counts in the loss. None counts all alike.
+        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the lowest k
+            blocks.
+        seed: int or None. Seed of the new layer, of its dropout, and of the order of training texts.
+        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+
+    Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]: which text a
+        window belongs to, ascending from 0; the logits of a text's windows are averaged.
+
+    Outputs:
+        float32 logits [texts, labels].
+
+    Raises:
+        ValueError: on labels, weights or a freeze that make no sense, an encoder without pooler, or a preprocessor that does not
+            fit the encoder.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad"], lower_case=True)
+    >>> preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=8)
+    >>> classifier = BertClassifier(encoder, ["negative", "positive"], preprocessor, seed=0)
+    >>> classifier.compile(keras_bert.BertAdamW(1e-2))
+    >>> history = classifier.fit(["good", "bad"] * 8, ["positive", "negative"] * 8, epochs=8, verbose=0)
+    >>> classifier.predict_labels(["bad", "good"])
+    ['negative', 'positive']
+    """
+
+    def __init__(
+        self,
+        encoder,
+        labels=None,
+        preprocessor=None,
+        problem_type=SINGLE_LABEL,
+        dropout=0.1,  # google-research/bert, run_classifier.py: keep_prob=0.9
+        class_weights=None,
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        dtype=None,
+        trainable=True,
+    ):
+        super().__init__(encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy, trainable=trainable)
+        if not encoder.with_pooler:
+            raise ValueError("a classifier reads the pooled output: the encoder must be made with with_pooler=True")
+        self.problem_type = problem_type
+        self.labels = label_names(labels, problem_type)
+        self.class_weights = class_weight_list(class_weights, self.labels)
+        if problem_type == REGRESSION and class_weights is not None:
+            raise ValueError("regression has no classes to weigh; leave class_weights out")
+        self.freeze = freeze
+        self._freeze_layers()
+        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
+        # In float32, like the loss: a last bit less in the logits moves probabilities for no gain in speed.
+        self.logits = Dense(
+            len(self.labels),
+            initializer_range=encoder.initializer_range,
+            seed=derive_seed(seed, "logits"),
+            dtype="float32",
+            name="logits",
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        """Creates the classification layer; the encoder has its variables already."""
+        if self.built:
+            return
+        self.logits.build((None, self.encoder.hidden_size))
+        self.built = True
+
+    def _freeze_layers(self):
+        encoder, blocks = self.encoder, self.encoder.num_hidden_layers
+        if self.freeze == FREEZE_ENCODER:
+            encoder.trainable = False
+        elif self.freeze == FREEZE_EMBEDDINGS:
+            encoder.embeddings.trainable = False
+        elif isinstance(self.freeze, int) and not isinstance(self.freeze, bool) and 1 <= self.freeze <= blocks:
+            for layer in (encoder.embeddings, *encoder.transformer_blocks[: self.freeze]):
+                layer.trainable = False
+        elif self.freeze != FREEZE_NONE:
+            raise ValueError(
+                f'freeze must be "none", "embeddings", "encoder" or a number of blocks from 1 to {blocks}; got {self.freeze!r}'
+            )
+
+    def call(self, inputs, training=False):
+        """Logits of a batch of ids; see the class."""
+        inputs = dict(inputs)
+        window_text_ids = inputs.pop("window_text_ids", None)
+        pooled = self.encoder(inputs, training=training)["pooled_output"]
+        logits = self.logits(self.dropout(pooled, training=training))
+        if window_text_ids is None:
+            return logits
+        windows = ops.segment_sum(ops.ones_like(logits), window_text_ids, sorted=True)
+        return ops.segment_sum(logits, window_text_ids, sorted=True) / windows
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The classification loss of a batch.
+
+        Args:
+            labels: what `encode_labels` gives: int [batch], or float [batch, labels].
+            outputs: float32 logits [batch, labels].
+            sample_weight: float [batch] or None.
+
+        Returns:
+            `{"loss": (sum, weight)}`: cross-entropy (softmax, or a sigmoid for each label) or squared error, times the weights of
+            classes and examples, and the sum of those weights.
+        """
+        if self.problem_type == SINGLE_LABEL:
+            one_hot = ops.one_hot(ops.reshape(labels, (-1,)), len(self.labels), dtype=outputs.dtype)
+            losses = -ops.sum(one_hot * ops.log_softmax(outputs), axis=-1, keepdims=True)  # [batch, 1]
+            weights = ops.ones_like(losses)
+            if self.class_weights is not None:
+                weights = ops.matmul(one_hot, ops.convert_to_tensor(self.class_weights, outputs.dtype)[:, None])
+        else:
+            labels = ops.reshape(ops.cast(labels, outputs.dtype), ops.shape(outputs))
+            if self.problem_type == MULTI_LABEL:
+                losses = ops.softplus(outputs) - labels * outputs  # the cross-entropy of a sigmoid, [batch, labels]
+            else:
+                losses = ops.square(outputs - labels)
+            weights = ops.ones_like(losses)
+            if self.class_weights is not None:
+                weights = weights * ops.convert_to_tensor(self.class_weights, outputs.dtype)
+        if sample_weight is not None:
+            weights = weights * ops.reshape(ops.cast(sample_weight, outputs.dtype), (-1, 1))
+        return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
+
+    def default_metrics(self):
+        """Accuracy, or mean squared and absolute error for regression."""
+        if self.problem_type == SINGLE_LABEL:
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        if self.problem_type == MULTI_LABEL:
+            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # of logits: probability one half
+        return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
+
+    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
+        """Keras' `compile`; see `TextModel`. The metric "accuracy" is that of the problem type."""
+        if isinstance(metrics, (list, tuple)) and self.problem_type != REGRESSION:
+            # Keras would guess the kind of accuracy from shapes, and take several labels for one-hot rows.
+            metrics = [self.default_metrics()[0] if isinstance(m, str) and m == "accuracy" else m for m in metrics]
+        super().compile(optimizer, loss, metrics, **kwargs)
+
+    def encode_labels(self, labels):
+        """Labels as a user writes them, as the numbers that the loss takes; see `keras_bert.models.labels.encode_labels`."""
+        return encode_labels(labels, self.labels, self.problem_type)
+
+    def encode_labels_in_graph(self, labels):
+        """Labels from a dataset: names become numbers, numbers stay."""
+        if labels.dtype != "string":
+            return labels
+        from keras_bert.data.in_memory import encode_names
+
+        return encode_names(labels, self.labels)
+
+    def class_weights_by_id(self, class_weight):
+        """`fit`'s class_weight as a dict of label number to weight, or None."""
+        if class_weight is None:
+            return None
+        if self.problem_type != SINGLE_LABEL:
+            raise ValueError("class_weight in `fit` needs single labels; give the constructor class_weights instead")
+        return dict(enumerate(class_weight_list(class_weight, self.labels)))
+
+    def probabilities(self, logits):
+        """What the logits mean: probabilities of the labels, or the values themselves for regression.
+
+        Args:
+            logits: float [texts, labels].
+
+        Returns:
+            float [texts, labels].
+        """
+        if self.problem_type == SINGLE_LABEL:
+            return ops.softmax(logits)
+        return ops.sigmoid(logits) if self.problem_type == MULTI_LABEL else logits
+
+    def predict_probabilities(self, x, batch_size=None, verbose=0):
+        """Probabilities of the labels (values for regression) for texts or ids, in the order given.
+
+        Args:
+            x, batch_size, verbose: as for `predict`.
+
+        Returns:
+            float32 array [texts, labels].
+        """
+        return np.asarray(self.probabilities(self.predict(x, batch_size, verbose)))
+
+    def predict_labels(self, x, batch_size=None, verbose=0):
+        """Label names for texts or ids, in the order given.
+
+        Args:
+            x, batch_size, verbose: as for `predict`.
+
+        Returns:
+            list of str; for several labels at once, a list of lists with every label whose probability is at least one half.
+
+        Raises:
+            ValueError: for regression, which has no labels.
+        """
+        if self.problem_type == REGRESSION:
+            raise ValueError("regression gives values, not labels; use `predict`")
+        logits = self.predict(x, batch_size, verbose)
+        if self.problem_type == SINGLE_LABEL:
+            return [self.labels[i] for i in logits.argmax(axis=-1)]
+        return [[name for name, logit in zip(self.labels, row, strict=True) if logit >= 0] for row in logits]
+
+    def export(self, path, dtype=None, pairs=False):
+        """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
+
+        Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes `token_ids`,
+        `segment_ids`, `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples [batch] with the same features
+        as `serving_default` has inputs. Each answers `probabilities` [batch, labels], `label` [batch] and `score_<label>` [batch]
+        for every label; with several labels at once also `labels` [batch, labels], the names of those that hold, else "";
+        regression answers `values` [batch, outputs] and each output by its name.
+
+        Args:
+            path: str or Path. The folder to write, for example "models/intents/1"; the server takes its name for the version.
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it. bfloat16 halves the
+                size and is faster on processors that have it.
+            pairs: bool. Whether the inputs are pairs of texts.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`; a version is never overwritten.
+            ValueError: if there is no preprocessor, or on an unknown dtype.
+        """
+        from keras_bert.export.saved_model import check_export_path, write_saved_model
+        from keras_bert.models import classifier_serving
+
+        check_export_path(path)
+        if self.preprocessor is None:
+            raise ValueError("a SavedModel that takes text needs a preprocessor, and this classifier was made without one")
+        served = self if dtype is None else self._with_dtype(dtype)
+        return write_saved_model(
+            path,
+            classifier_serving.serving_signatures(served, pairs),
+            [weight.value for weight in served.weights],
+            assets={
+                "vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n",
+                "labels.txt": "\n".join(self.labels) + "\n",
+            },
+            warmup_requests=classifier_serving.warmup_requests(served, pairs),
+        )
+
+    def _with_dtype(self, dtype):
+        """A copy whose variables and matrix products have another dtype."""
+        if dtype not in EXPORT_DTYPES:
+            raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
+        config = self.get_config()
+        config["encoder"] = BertEncoder.from_config({**self.encoder.get_config(), "dtype": dtype})
+        config["dtype"] = dtype
+        copy = type(self)(**{**config, "preprocessor": self.preprocessor})
+        for path, variable in copy.variables_by_path().items():
+            variable.assign(ops.cast(self.variables_by_path()[path].value, variable.dtype))
+        return copy
+
+    def variables_by_path(self):
+        """The weights by their path: the encoder's under `encoder/`, the new layer's under `logits/`."""
+        own = {path: v for path, v in relative_variables(self).items() if path.startswith("logits/")}
+        return {**self.encoder.variables_by_path("encoder/"), **own}
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "labels": self.labels,
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+            "problem_type": self.problem_type,
+            "dropout": self.dropout.rate,
+            "class_weights": self.class_weights,
+            "freeze": self.freeze,
+            "seed": self.seed,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """A classifier from `get_config`; the weights start anew."""
+        config = dict(config)
+        config["encoder"] = keras.saving.deserialize_keras_object(config["encoder"])
+        if config["preprocessor"] is not None:
+            from keras_bert.text.preprocessor import BertPreprocessor
+
+            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
+        return cls(**config)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path,
+        labels=None,
+        problem_type=None,
+        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
+        lower_case=None,
+        vocabulary=None,
+        dropout=None,
+        class_weights=None,
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        **encoder_arguments,
+    ):
+        """A classifier on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+
+        Args:
+            path: str or Path, as for `BertEncoder.from_checkpoint`.
+            labels: list of names or their number; None takes the labels of the checkpoint's own classifier. Its layer is used
+                when the labels agree; else the layer starts at random, as the report says.
+            problem_type: str; None takes the checkpoint's, or single labels.
+            sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
+            lower_case: bool; None takes what the checkpoint says, or what its vocabulary shows.
+            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
+            dropout: float; None takes the checkpoint's, or 0.1.
+            class_weights, freeze, seed, name: as for the constructor.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example `dtype`.
+
+        Returns:
+            A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no labels are
+                known; if `lower_case` contradicts the checkpoint.
+        """
+        from keras_bert.checkpoints.reader import read_checkpoint
+
+        checkpoint = read_checkpoint(path)
+        head = checkpoint.classifier_arguments or {}
+        problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
+        own_labels = head.get("label_names") or head.get("num_labels")
+        if labels is None and own_labels is None and problem_type != REGRESSION:
+            raise ValueError(f"{path} has no classifier, so its labels are not known; give labels=[...], a list of names")
+        classifier = cls(
+            BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}),
+            labels=own_labels if labels is None else labels,
+            preprocessor=_preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length),
+            problem_type=problem_type,
+            dropout=_first_given(dropout, head.get("classifier_dropout"), 0.1),
+            class_weights=class_weights,
+            freeze=freeze,
+            seed=seed,
+            name=name,
+        )
+        if not _same_labels(classifier.labels, head):
+            checkpoint = _without_head(checkpoint)
+        classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
+        logging.info("%s", classifier.checkpoint_report)
+        return classifier
+
+    @classmethod
+    def from_preset(cls, name, labels=None, **kwargs):
+        """A classifier by the name of a preset; `from_checkpoint` of the folder that the name stands for.
+
+        Args:
+            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            labels, **kwargs: as for `from_checkpoint`.
+
+        Returns:
+            A BertClassifier.
+
+        Raises:
+            ValueError: if there is no such preset.
+            FileNotFoundError: if its files are not installed; the message says how to get them.
+        """
+        from keras_bert.checkpoints.presets import resolve_preset
+
+        return cls.from_checkpoint(resolve_preset(name), labels, **kwargs)
+
+
+def _preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length):
+    """The preprocessor that a checkpoint was trained with, or None if it brings no vocabulary."""
+    from keras_bert.text.preprocessor import BertPreprocessor
+    from keras_bert.text.tokenizer import BertTokenizer
+
+    vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
+    if vocabulary is None:
+        raise ValueError(f"{checkpoint.path} has no vocab.txt beside it; give vocabulary=, a file or a list of wordpieces")
+    tokenizer = BertTokenizer(vocabulary, _lower_case(checkpoint, vocabulary, lower_case), checkpoint.strip_accents)
+    return BertPreprocessor(tokenizer, sequence_length)
+
+
+def _lower_case(checkpoint, vocabulary, lower_case):
+    from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
+
+    words = vocabulary if isinstance(vocabulary, (list, tuple)) else load_vocabulary(vocabulary)
+    known = checkpoint.lower_case if checkpoint.lower_case is not None else is_lower_case_vocabulary(words)
+    if lower_case is not None and lower_case != known:
+        raise ValueError(
+            f"lower_case={lower_case} contradicts the checkpoint {checkpoint.path}, which was trained with lower_case={known}; "
+            "leave lower_case out"
+        )
+    return known
+
+
+def _same_labels(labels, head):
+    names, number = head.get("label_names"), head.get("num_labels")
+    return labels == names if names else len(labels) == number
+
+
+def _without_head(checkpoint):
+    arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith("logits/")}
+    left = {name for path in checkpoint.arrays if path not in arrays for name in checkpoint.tensor_names[path]}
+    return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
+
+
+def _first_given(*values):
+    return next(value for value in values if value is not None)

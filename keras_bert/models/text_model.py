@@ -1,0 +1,313 @@
+"""What every head that reads text has in common: texts in, Keras' own `fit`, results in the caller's order."""
+
+import keras
+import numpy as np
+
+from keras_bert.data.columns import text_columns
+
+DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
+
+
+class TextModel(keras.Model):
+    """A Keras model that carries its preprocessor, so that `fit`, `evaluate` and `predict` take texts as well as ids.
+
+    Texts are a list or array of strings, a tuple of two of them for pairs, a dict (`text`, or `text_a` and `text_b`), or a batched
+    tf.data.Dataset of these. Ids are a dict of int arrays [examples, length], or a batched dataset of such dicts.
+
+    A subclass has an `encoder`, says how its labels become numbers (`encode_labels`) and what its losses are (`loss_terms`); Keras'
+    loss is made from the latter.
+
+    Args:
+        encoder: a `BertEncoder`.
+        preprocessor: a `BertPreprocessor`, or None for a model that takes ids only.
+        seed: int or None. Fixes the order in which `fit` visits the texts.
+        **kwargs: `name`, `dtype`, `trainable`, as for every Keras model.
+
+    Raises:
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
+    """
+
+    def __init__(self, encoder, preprocessor=None, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if preprocessor is not None:
+            _check_preprocessor(preprocessor, encoder)
+        self.encoder = encoder
+        self.preprocessor = preprocessor
+        self.seed = seed
+        self._loss_is_own = True
+
+    def encode_labels(self, labels):
+        """Labels as a user writes them, as numbers."""
+        raise NotImplementedError
+
+    def encode_labels_in_graph(self, labels):
+        """Labels from a dataset, as numbers."""
+        return labels
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The losses of a batch as `{name: (sum, weight)}`."""
+        raise NotImplementedError
+
+    def default_metrics(self):
+        """The metrics that `compile(metrics="auto")` means."""
+        return None
+
+    def class_weights_by_id(self, class_weight):
+        """`fit`'s class_weight as a dict of label number to weight, or None."""
+        if class_weight is None:
+            return None
+        raise ValueError("class_weight in `fit` needs single labels; this model has none")
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
+        if not self._loss_is_own:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        from keras_bert.training.loss import total_loss
+
+        return total_loss(self.loss_terms(y, y_pred, sample_weight))
+
+    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
+        """Sets optimizer and metrics for training; the loss is the model's own.
+
+        Args:
+            optimizer: a Keras optimizer or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
+            loss: None for the model's own loss. A Keras loss object or function replaces it.
+            metrics: as in Keras; "auto" takes those that fit the problem.
+            **kwargs: as in Keras.
+
+        Raises:
+            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits.
+        """
+        if isinstance(loss, str):
+            raise ValueError(
+                f"loss={loss!r} would be computed as if the outputs were probabilities, but they are logits. "
+                "Leave `loss` out: the model has its own. Or pass a loss object built with from_logits=True."
+            )
+        if isinstance(optimizer, str) and optimizer == "auto":
+            from keras_bert.training.optimizer import BertAdamW
+
+            optimizer = BertAdamW(learning_rate=5e-5)
+        if isinstance(metrics, str) and metrics == "auto":
+            metrics = self.default_metrics()
+        self._loss_is_own = loss is None
+        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def compile_from_config(self, config):
+        """Compiles a loaded model as the saved one was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x=None, y=None, batch_size=None, **kwargs):
+        """Trains on texts or ids; Keras' `fit` with the same arguments.
+
+        Args:
+            x: texts or ids, as the class says; a dataset gives `(x, y)` or `(x, y, sample_weight)` and is already batched.
+            y: labels, as `encode_labels` takes them; None with a dataset.
+            batch_size: int. Texts in a batch; 32 if None.
+            **kwargs: as in Keras. `validation_data` may hold texts too; `class_weight` is a dict of label name or number to weight.
+
+        Returns:
+            A Keras History.
+
+        Raises:
+            ValueError, TypeError: on labels, texts or ids that do not fit the model.
+        """
+        self._require_compiled("fit")
+        sample_weight = kwargs.pop("sample_weight", None)
+        validation_data = kwargs.pop("validation_data", None)
+        validation_split = kwargs.pop("validation_split", 0.0)
+        if validation_split:
+            if validation_data is not None:
+                raise ValueError("give either validation_split or validation_data, not both")
+            (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
+        if validation_data is not None:
+            kwargs["validation_data"] = self._validation_data(
+                validation_data, kwargs.get("validation_batch_size") or batch_size
+            )
+        shuffle, class_weight = kwargs.pop("shuffle", True), kwargs.pop("class_weight", None)
+        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle, class_weight)
+        return super().fit(**inputs, **kwargs)
+
+    def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, **kwargs):
+        """Loss and metrics on texts or ids; Keras' `evaluate` with the same arguments.
+
+        Args:
+            x, y, batch_size, sample_weight: as for `fit`.
+            verbose, **kwargs: as in Keras.
+
+        Returns:
+            What Keras returns: a list of numbers, or a dict with `return_dict=True`.
+        """
+        self._require_compiled("evaluate")
+        if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
+            return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
+        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
+        inputs.pop("shuffle")
+        return super().evaluate(**inputs, verbose=verbose, **kwargs)
+
+    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+        """The model's outputs for texts or ids, in the order given; Keras' `predict` with the same arguments.
+
+        What is in memory is sorted by length first, so that a batch holds little padding; the results are put back in order.
+
+        Args:
+            x: texts or ids, as for `fit`, without labels.
+            batch_size, verbose, steps, callbacks: as in Keras.
+
+        Returns:
+            NumPy array, one row an example.
+        """
+        batch_size = batch_size or DEFAULT_BATCH_SIZE
+        columns, preprocess, lengths = self._sortable(x)
+        if columns is None:
+            inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
+            return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
+        from keras_bert.data.in_memory import text_batches
+
+        order = np.argsort(lengths, kind="stable")
+        batches = text_batches({name: values[order] for name, values in columns.items()}, preprocess, batch_size)
+        outputs = super().predict(batches, verbose=verbose, steps=steps, callbacks=callbacks)
+        return outputs[np.argsort(order)] if steps is None else outputs
+
+    def _sortable(self, x):
+        """Columns, the function that makes a batch of ids of them, and lengths; three Nones if `x` has no known length."""
+        columns = self._text_columns(x)
+        if columns is not None:
+            return columns, self.preprocessor, self._count_tokens(columns)
+        if not isinstance(x, dict) or "padding_mask" not in x or keras.backend.backend() != "tensorflow":
+            return None, None, None
+        from keras_bert.data.in_memory import trim_padding
+
+        ids = self._checked_ids(x)
+        positions = np.arange(1, ids["padding_mask"].shape[1] + 1)
+        return ids, trim_padding, (positions * (ids["padding_mask"] != 0)).max(axis=1, initial=1)
+
+    def _training_inputs(self, x, y, sample_weight, batch_size, shuffle, class_weight=None):
+        """The arguments that Keras' own `fit` and `evaluate` take for the caller's data."""
+        batch_size = batch_size or DEFAULT_BATCH_SIZE
+        weights = self.class_weights_by_id(class_weight)
+        if hasattr(x, "element_spec"):  # a tf.data.Dataset
+            if y is not None or sample_weight is not None:
+                raise ValueError("a dataset brings its own labels and sample weights: leave y and sample_weight out")
+            return {"x": self._prepared_dataset(x), "shuffle": False, **({"class_weight": weights} if weights else {})}
+
+        columns = self._text_columns(x)
+        examples = columns if columns is not None else self._checked_ids(x)
+        number = len(next(iter(examples.values())))
+        if y is not None:
+            y = self.encode_labels(y)
+        if weights is not None:
+            of_label = np.array([weights[label] for label in range(len(weights))], "float32")[y]
+            sample_weight = of_label if sample_weight is None else of_label * np.asarray(sample_weight, "float32")
+        for name, part in (("y", y), ("sample_weight", sample_weight)):
+            if part is not None and len(part) != number:
+                raise ValueError(f"there are {number} examples, but {name} has {len(part)}")
+        if columns is None:
+            return {"x": examples, "y": y, "sample_weight": sample_weight, "batch_size": batch_size, "shuffle": shuffle}
+        from keras_bert.data.in_memory import text_batches
+
+        self._count_tokens(columns)
+        shuffle_seed = None
+        if shuffle:
+            shuffle_seed = self.seed if self.seed is not None else int(np.random.randint(2**31))
+        batches = text_batches(columns, self.preprocessor, batch_size, y, sample_weight, shuffle_seed)
+        return {"x": batches, "shuffle": False}
+
+    def _validation_data(self, data, batch_size):
+        if hasattr(data, "element_spec"):
+            return self._prepared_dataset(data)
+        if not isinstance(data, tuple) or len(data) not in (2, 3):
+            raise ValueError(f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}")
+        x, y, sample_weight = data if len(data) == 3 else (*data, None)
+        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
+        if "y" not in inputs:
+            return inputs["x"]
+        return (inputs["x"], inputs["y"], *(() if sample_weight is None else (inputs["sample_weight"],)))
+
+    def _prepared_dataset(self, dataset):
+        from keras_bert.data.in_memory import prepare_dataset
+
+        return prepare_dataset(dataset, self.preprocessor, self.encode_labels_in_graph)
+
+    def _text_columns(self, x):
+        """The texts in `x` as columns, or None if it holds no texts."""
+        columns = text_columns(x)
+        if columns is not None and self.preprocessor is None:
+            raise ValueError(
+                "this model has no preprocessor and takes ids only, but got texts; "
+                "give the constructor preprocessor=BertPreprocessor(tokenizer), or pass token_ids, segment_ids, padding_mask"
+            )
+        return columns
+
+    def _count_tokens(self, columns):
+        """Tokens of each text; says in the log how many texts are too long."""
+        from keras_bert.data.in_memory import count_tokens, log_long_texts
+
+        counts = count_tokens(columns, self.preprocessor)
+        log_long_texts(counts, self.preprocessor.sequence_length, "truncated")
+        return counts
+
+    def _checked_ids(self, x):
+        """Ids in memory as arrays, after checking that the encoder can take them."""
+        if not isinstance(x, dict) or "token_ids" not in x:
+            raise ValueError(
+                "expected texts (strings), or ids as a dict with token_ids, segment_ids and padding_mask; got "
+                + (f"a dict with {sorted(x)}" if isinstance(x, dict) else f"{type(x).__name__}")
+            )
+        ids = {name: np.asarray(values) for name, values in x.items()}
+        shape = ids["token_ids"].shape
+        for name, values in ids.items():
+            if values.ndim != 2 or values.shape != shape or values.dtype.kind not in "iub":
+                raise ValueError(
+                    f"ids must be whole numbers of one shape [examples, length]; "
+                    f"{name} is {values.dtype} {values.shape}, token_ids is {shape}"
+                )
+        if shape[1] > self.encoder.max_position_embeddings:
+            raise ValueError(
+                f"the ids are {shape[1]} tokens long; the encoder has positions for {self.encoder.max_position_embeddings}"
+            )
+        for name, limit in (("token_ids", self.encoder.vocab_size), ("segment_ids", self.encoder.type_vocab_size)):
+            values = ids.get(name)
+            if values is not None and values.size and not (0 <= values.min() and values.max() < limit):
+                raise ValueError(
+                    f"{name} must be from 0 to {limit - 1}; they reach from {values.min()} to {values.max()}"
+                )
+        return ids
+
+    def _require_compiled(self, what):
+        if not self.compiled:
+            raise ValueError(f"compile the model before `{what}`, for example model.compile(keras_bert.BertAdamW(5e-5))")
+
+
+def _check_preprocessor(preprocessor, encoder):
+    words = preprocessor.tokenizer.vocab_size
+    if words != encoder.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {words} wordpieces and the encoder {encoder.vocab_size} embeddings (vocab_size); "
+            "they must come from the same checkpoint"
+        )
+    if preprocessor.sequence_length > encoder.max_position_embeddings:
+        raise ValueError(
+            f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
+            "positions (max_position_embeddings)"
+        )
+
+
+def _split(x, y, sample_weight, fraction):
+    """Training and validation parts; the last examples are for validation, as in Keras."""
+    columns = text_columns(x) or (dict(x) if isinstance(x, dict) else None)
+    if columns is None:
+        raise ValueError("validation_split needs texts or ids in memory; for a dataset give validation_data")
+    number = len(next(iter(columns.values())))
+    cut = int(number * (1 - fraction))
+    if not 0 < cut < number:
+        raise ValueError(f"validation_split={fraction} of {number} examples leaves one of the two parts empty")
+
+    def part(rows):
+        return (
+            {name: values[rows] for name, values in columns.items()},
+            None if y is None else y[rows],
+            None if sample_weight is None else sample_weight[rows],
+        )
+
+    return part(slice(cut)), part(slice(cut, None))

@@ -1,0 +1,42 @@
+"""From the loss terms of a head to the one number that is differentiated."""
+
+import keras
+from keras import ops
+
+
+def total_loss(terms):
+    """The sum of the terms, each divided by its weight over the whole batch.
+
+    Under a distribution strategy a replica sees a part of the batch. Its weight is summed over the replicas first, so that the
+    gradients, summed over the replicas, are those of the whole batch, however unevenly labels and weights fall.
+
+    Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much say as one
+    with many.
+
+    Args:
+        terms: dict of name to `(sum, weight)`, two float scalars: the weighted sum of the losses and the sum of the weights.
+
+    Returns:
+        float scalar, this replica's share of the loss.
+
+    Example:
+
+    >>> float(total_loss({"masked_lm": (6.0, 3.0), "next_sentence": (1.0, 2.0)}))
+    2.5
+    """
+    total = 0.0
+    for loss_sum, weight in terms.values():
+        # A batch without any weight has no loss, rather than 0 / 0.
+        total = total + ops.divide_no_nan(loss_sum, _sum_over_replicas(ops.convert_to_tensor(weight, "float32")))
+    return total
+
+
+def _sum_over_replicas(value):
+    if keras.backend.backend() != "tensorflow":
+        return value
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return value
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
