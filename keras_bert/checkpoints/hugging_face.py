@@ -1,0 +1,252 @@
+"""Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import ml_dtypes  # noqa: F401  gives NumPy the type "bfloat16", which safetensors asks it for
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
+from keras_bert.checkpoints.layout import expected_classifier_shapes, expected_encoder_shapes
+from keras_bert.checkpoints.piece import Piece, encoder_pieces, without_absent_pooler
+from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
+
+WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+CONFIG_NAME = "config.json"
+_CLASSIFIER = "BertForSequenceClassification"
+_DEFAULT_NUM_LABELS = 2  # of their configurations
+_CLASSIFIER_PIECES = {
+    "logits/kernel": Piece(("classifier.weight",), transposed=True),
+    "logits/bias": Piece(("classifier.bias",)),
+}
+# Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+    "gelu_fast": "gelu_new",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+
+
+def find_hugging_face_weights(path: Path) -> Path | None:
+    """Finds the weights if the path is a Hugging Face folder or one of its weight files (paper: arXiv 1810.04805).
+
+    Args:
+        path: Path of a folder, of a `.safetensors` file or of a `model.safetensors.index.json`.
+
+    Returns:
+        The Path of the safetensors file or of the index of the shards; None if it is neither.
+
+    Example:
+
+    >>> find_hugging_face_weights(Path("bert_model.ckpt")) is None
+    True
+    """
+    if path.is_file():
+        return path if path.suffix == ".safetensors" or path.name == INDEX_NAME else None
+    return next((path / name for name in (WEIGHTS_NAME, INDEX_NAME) if (path / name).is_file()), None)
+
+
+def read_hugging_face(weights: Path) -> Checkpoint:
+    """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
+
+    The head is read where `config.json` names the architecture `BertForSequenceClassification`; the tensors of other
+    heads are listed in `unused`. Models without a pooler (for tokens, for question answering) are read without it.
+
+    Args:
+        weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
+
+    Returns:
+        A Checkpoint with `source` "hugging_face".
+
+    Raises:
+        FileNotFoundError: if `config.json` or a shard is missing.
+        ValueError: if the configuration is not of a BERT encoder, the vocabulary has another size, or a tensor is
+            missing, misshapen or cannot be read.
+
+    Example:
+
+    >>> read_hugging_face(Path("no_such_folder/model.safetensors"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FileNotFoundError: no_such_folder/config.json: there is no such file; ...
+    """
+    folder = weights.parent
+    config_path = folder / CONFIG_NAME
+    config = read_json(config_path)
+    _check_is_bert_encoder(config, config_path)
+    arguments = encoder_arguments(config, config_path, _ACTIVATIONS)
+    vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
+    lower_case, strip_accents = _tokenizer_settings(folder)
+    with _open_weights(weights) as tensors:
+        pieces = hugging_face_pieces(arguments["num_hidden_layers"], tensors.entries.keys())
+        shapes = expected_encoder_shapes(arguments)
+        classifier = None
+        if _CLASSIFIER in (config.get("architectures") or []):
+            classifier = _classifier_arguments(config, config_path, tensors)
+            classifier["classifier_dropout"] = read_rate(
+                config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
+            )
+            pieces |= _CLASSIFIER_PIECES
+            shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
+        else:
+            pieces = without_absent_pooler(pieces, tensors.entries.keys())
+        arrays = tensors.assemble(pieces, shapes)
+    used = {name for piece in pieces.values() for name in piece.names}
+    return Checkpoint(
+        source="hugging_face",
+        path=weights,
+        encoder_arguments=arguments,
+        classifier_arguments=classifier,
+        arrays=arrays,
+        tensor_names={path: piece.names for path, piece in pieces.items()},
+        vocabulary_path=vocabulary_path,
+        lower_case=lower_case,
+        strip_accents=strip_accents,
+        unused=tuple(sorted(tensors.entries.keys() - used)),
+    )
+
+
+def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[str, Piece]:
+    """Where an encoder's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
+
+    Args:
+        num_hidden_layers: int, number of transformer blocks.
+        names: collection of str, the names that the file holds; they decide about the prefix `bert.` and about old
+            files' names of the layer norm (`gamma`, `beta`).
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> hugging_face_pieces(1, names=())["encoder/embeddings/layer_norm/gamma"].names
+    ('embeddings.LayerNorm.weight',)
+    """
+    prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+
+    def name_in_file(original):
+        legacy = prefix + original.replace("/layer_", "/layer/").replace("/", ".")
+        if "LayerNorm" in original and legacy in names:
+            return legacy
+        module, _, leaf = legacy.rpartition(".")
+        if leaf.endswith("_embeddings"):
+            return f"{legacy}.weight"
+        return f"{module}.{'weight' if leaf in ('kernel', 'gamma') else 'bias'}"
+
+    return encoder_pieces(num_hidden_layers, name_in_file, kernels_transposed=True)
+
+
+def _check_is_bert_encoder(config, path):
+    model_type = config.get("model_type")
+    if model_type != "bert":
+        raise ValueError(
+            f"{path}: model_type must be 'bert'; found {model_type!r} (architectures {config.get('architectures')!r}). "
+            "Only BERT itself can be read; if it is one whose old configuration lacks the field, add it."
+        )
+    positions = config.get("position_embedding_type") or "absolute"
+    if positions != "absolute":
+        raise ValueError(f"{path}: position_embedding_type must be 'absolute'; found {positions!r}. Use another model.")
+    for name in ("is_decoder", "add_cross_attention"):
+        if config.get(name):
+            raise ValueError(f"{path}: {name} must be false; found {config[name]!r}. Only BERT encoders can be read.")
+
+
+def _classifier_arguments(config, path, tensors):
+    labels = config.get("id2label")
+    if labels is not None:
+        names = _label_names(labels, path)
+        num_labels = len(names)
+        if names == [f"LABEL_{index}" for index in range(num_labels)]:
+            names = None
+    else:
+        # Their library writes no id2label for the default labels: the tensor itself knows their number.
+        names = None
+        entry = tensors.entries.get("classifier.bias")
+        num_labels = entry.shape[0] if entry and entry.shape else _DEFAULT_NUM_LABELS
+    # Their model with a single output and no stated problem is trained and used as a regression.
+    problem_type = config.get("problem_type") or ("regression" if num_labels == 1 else None)
+    return {"num_labels": num_labels, "label_names": names, "problem_type": problem_type}
+
+
+def _label_names(labels, path):
+    expected = [str(index) for index in range(len(labels))] if isinstance(labels, dict) else []
+    if not expected or set(labels) != set(expected):
+        raise ValueError(
+            f'{path}: id2label must have the keys "0", "1", ... without a gap; found {labels!r}. Correct the field.'
+        )
+    return [str(labels[index]) for index in expected]
+
+
+def _tokenizer_settings(folder):
+    """(lower_case, strip_accents), each None where the folder does not say."""
+    lower_case = strip_accents = None
+    path = folder / "tokenizer_config.json"
+    if path.is_file():
+        settings = read_json(path)
+        lower_case = _boolean_or_none(settings, "do_lower_case", path)
+        strip_accents = _boolean_or_none(settings, "strip_accents", path)
+    path = folder / "tokenizer.json"
+    if lower_case is None and path.is_file():
+        normalizer = read_json(path).get("normalizer")
+        lower_case = _boolean_or_none(normalizer or {}, "lowercase", path)
+    return lower_case, strip_accents
+
+
+def _boolean_or_none(settings, name, path):
+    value = settings.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{path}: {name} must be true or false; found {value!r}. Correct the field.")
+    return value
+
+
+@contextlib.contextmanager
+def _open_weights(weights: Path) -> Iterator[TensorFile]:
+    """Opens a safetensors file, or all shards of an index; nothing but the tables of contents is read yet."""
+    with contextlib.ExitStack() as stack:
+        handles, entries = {}, {}
+        for file in _shards(weights):
+            handle = stack.enter_context(_open_safetensors(file))
+            for name in handle.keys():  # noqa: SIM118  the handle is no mapping
+                piece = handle.get_slice(name)
+                handles[name] = handle
+                entries[name] = TensorEntry(tuple(piece.get_shape()), str(piece.get_dtype()), file)
+
+        def read(name) -> np.ndarray:
+            return handles[name].get_tensor(name)
+
+        yield TensorFile(weights, entries, read)
+
+
+def _shards(weights):
+    if weights.name != INDEX_NAME:
+        return [weights]
+    weight_map = read_json(weights).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(
+            f"{weights}: expected an object weight_map {{tensor: shard}}; found {weight_map!r}. Fetch it again."
+        )
+    shards = [weights.parent / str(name) for name in sorted(set(map(str, weight_map.values())))]
+    missing = [shard.name for shard in shards if not shard.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{weights}: names the shards {missing}, which are not in {weights.parent}. Fetch them too."
+        )
+    return shards
+
+
+def _open_safetensors(file):
+    try:
+        return safe_open(file, framework="numpy")
+    except SafetensorError as error:
+        raise ValueError(
+            f"{file}: not a whole safetensors file ({error}); it has {file.stat().st_size} bytes. The download is "
+            "incomplete or the file is only a Git LFS pointer: fetch it again and compare its size with the source's."
+        ) from error

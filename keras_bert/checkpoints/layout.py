@@ -1,0 +1,120 @@
+"""The shapes of our variables, and the one place that knows how query, key and value are fused.
+
+A kernel is stored [in, out]. The columns of `query_key_value/kernel` are query | key | value, each as many as
+`heads * head_size`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
+
+
+def fuse_query_key_value(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Joins three projections into our one variable (`attention_layer` of google-research/bert `modeling.py`).
+
+    Args:
+        query: array [hidden, hidden] (kernel, [in, out]) or [hidden] (bias), any float dtype.
+        key: array of the same shape.
+        value: array of the same shape.
+
+    Returns:
+        A new array [hidden, 3 * hidden] or [3 * hidden].
+
+    Example:
+
+    >>> fuse_query_key_value(np.array([1.0]), np.array([2.0]), np.array([3.0]))
+    array([1., 2., 3.])
+    """
+    return np.concatenate([query, key, value], axis=-1)
+
+
+def split_query_key_value(fused: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parts our one variable into the three projections of google-research/bert `modeling.py`: undoes the fusing.
+
+    Args:
+        fused: array [hidden, 3 * hidden] (kernel, [in, out]) or [3 * hidden] (bias), any dtype.
+
+    Returns:
+        Three views (query, key, value), each [hidden, hidden] or [hidden].
+
+    Raises:
+        ValueError: if the last axis cannot be parted into three equal pieces.
+
+    Example:
+
+    >>> split_query_key_value(np.array([1.0, 2.0, 3.0]))
+    (array([1.]), array([2.]), array([3.]))
+    """
+    if fused.shape[-1] % 3:
+        raise ValueError(
+            f"a fused query_key_value array has 3 * hidden columns; received shape {list(fused.shape)}, whose last "
+            "axis is not a multiple of 3. Pass `query_key_value/kernel` or `query_key_value/bias`."
+        )
+    query, key, value = np.split(fused, 3, axis=-1)
+    return query, key, value
+
+
+def expected_encoder_shapes(config: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The path and shape of every variable of an encoder of the given sizes (google-research/bert `modeling.py`).
+
+    Args:
+        config: mapping with the ints `vocab_size`, `hidden_size`, `num_hidden_layers`, `intermediate_size`,
+            `max_position_embeddings` and `type_vocab_size`; other keys are not looked at.
+
+    Returns:
+        A dict {path: shape}, in the order in which data meets the variables, the pooler last.
+
+    Example:
+
+    >>> shapes = expected_encoder_shapes({
+    ...     "vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "intermediate_size": 16,
+    ...     "max_position_embeddings": 8, "type_vocab_size": 2})
+    >>> shapes["encoder/embeddings/token_embeddings"]
+    (7, 4)
+    >>> shapes["encoder/transformer_block_0/self_attention/query_key_value/kernel"]
+    (4, 12)
+    """
+    hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+    shapes = {
+        "encoder/embeddings/token_embeddings": (config["vocab_size"], hidden),
+        "encoder/embeddings/segment_embeddings": (config["type_vocab_size"], hidden),
+        "encoder/embeddings/position_embeddings": (config["max_position_embeddings"], hidden),
+        **_layer_norm("encoder/embeddings/layer_norm", hidden),
+    }
+    for index in range(config["num_hidden_layers"]):
+        block = f"encoder/transformer_block_{index}"
+        shapes |= _dense(f"{block}/self_attention/query_key_value", hidden, 3 * hidden)
+        shapes |= _dense(f"{block}/self_attention/output", hidden, hidden)
+        shapes |= _layer_norm(f"{block}/self_attention_layer_norm", hidden)
+        shapes |= _dense(f"{block}/intermediate", hidden, intermediate)
+        shapes |= _dense(f"{block}/output", intermediate, hidden)
+        shapes |= _layer_norm(f"{block}/output_layer_norm", hidden)
+    return shapes | _dense("encoder/pooler", hidden, hidden)
+
+
+def expected_classifier_shapes(hidden_size: int, num_labels: int) -> dict[str, tuple[int, ...]]:
+    """The path and shape of the two variables of a classifier's head (google-research/bert `run_classifier.py`).
+
+    Args:
+        hidden_size: int, width of the pooled output.
+        num_labels: int, number of logits.
+
+    Returns:
+        A dict {path: shape}.
+
+    Example:
+
+    >>> expected_classifier_shapes(4, 3)
+    {'logits/kernel': (4, 3), 'logits/bias': (3,)}
+    """
+    return _dense("logits", hidden_size, num_labels)
+
+
+def _dense(path, size_in, size_out):
+    return {f"{path}/kernel": (size_in, size_out), f"{path}/bias": (size_out,)}
+
+
+def _layer_norm(path, size):
+    return {f"{path}/gamma": (size,), f"{path}/beta": (size,)}
