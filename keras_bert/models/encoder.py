@@ -231,6 +231,8 @@ class BertEncoder(keras.Model):
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 2:
             raise ValueError(f"token_ids must have the shape [batch, length], got {tuple(token_ids.shape)}")
+        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
+            raise ValueError(f"token_ids must be whole numbers (int32), got {token_ids.dtype}")
         return {
             "segment_ids": ops.zeros_like(token_ids),
             "padding_mask": ops.ones_like(token_ids),

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+
+from keras_bert.layers.layer_norm import LayerNorm
+
+
+def test_normalises_in_float64_agreement():
+    x = np.random.default_rng(0).normal(3.0, 2.0, [4, 6, 32]).astype("float32")
+    layer = LayerNorm()
+    layer.build(x.shape)
+    gamma, beta = np.random.default_rng(1).normal(size=[2, 32])
+    layer.gamma.assign(gamma)
+    layer.beta.assign(beta)
+    exact = x.astype("float64")
+    exact = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-12) * gamma + beta
+    np.testing.assert_allclose(layer(x), exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
+def test_low_precision_only_rounds_the_result(policy):
+    x = np.random.default_rng(0).normal(100.0, 1.0, [8, 64]).astype("float32")
+    exact = np.array(LayerNorm()(x))
+    low = LayerNorm(dtype=policy)(x)
+    assert low.dtype == "bfloat16"
+    np.testing.assert_allclose(np.array(low, "float32"), exact, rtol=2**-8, atol=1e-3)

@@ -1,0 +1,215 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.models.encoder import ENCODER_SIZES, BertEncoder
+
+TINY = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 12,
+    "seed": 1,
+}
+
+
+def random_inputs(batch=3, length=10):
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, length, batch)
+    return {
+        "token_ids": generator.integers(0, 50, [batch, length]).astype("int32"),
+        "segment_ids": generator.integers(0, 2, [batch, length]).astype("int32"),
+        "padding_mask": (np.arange(length) < lengths[:, None]).astype("int32"),
+    }
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+def test_equals_hugging_face(shared, activation):
+    folder = shared / "golden" / "hf_tiny"
+    inputs, expected = np.load(folder / "inputs.npz"), np.load(folder / activation / "sequence_classification" / "outputs.npz")
+    encoder = BertEncoder.from_checkpoint(folder / activation / "sequence_classification")
+    ids = {
+        "token_ids": inputs["input_ids"],
+        "segment_ids": inputs["token_type_ids"],
+        "padding_mask": inputs["attention_mask"],
+    }
+    outputs = encoder(ids, return_hidden_states=True, return_attention_scores=True)
+    for i in range(3):
+        np.testing.assert_allclose(outputs["hidden_states"][i], expected[f"hidden_state_{i}"], atol=1e-5)
+    for i in range(2):
+        np.testing.assert_allclose(outputs["attention_scores"][i], expected[f"attention_{i}"], atol=1e-5)
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled"], atol=1e-5)
+
+
+def test_equals_hugging_face_on_minilm(shared, minilm):
+    folder = shared / "golden" / "minilm"
+    inputs, expected = np.load(folder / "inputs.npz"), np.load(folder / "outputs.npz")
+    encoder = BertEncoder.from_checkpoint(minilm)
+    ids = {
+        "token_ids": inputs["input_ids"],
+        "segment_ids": inputs["token_type_ids"],
+        "padding_mask": inputs["attention_mask"],
+    }
+    outputs = encoder(ids, return_hidden_states=True)
+    for i in (0, 3, 6):
+        np.testing.assert_allclose(outputs["hidden_states"][i], expected[f"hidden_state_{i}"], atol=1e-4)
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled"], atol=1e-4)
+
+
+def test_sentence_embeddings_equal_hugging_face(shared, minilm):
+    expected = np.load(shared / "golden" / "minilm" / "sentence_embeddings.npz")
+    mask = expected["attention_mask"]
+    hidden = BertEncoder.from_checkpoint(minilm)({"token_ids": expected["input_ids"], "padding_mask": mask})
+    mean = (np.array(hidden["sequence_output"]) * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
+    mean /= np.linalg.norm(mean, axis=1)[:, None]
+    np.testing.assert_allclose(mean, expected["embeddings"], atol=1e-5)
+    np.testing.assert_allclose(mean @ mean.T, expected["cosine"], atol=1e-5)
+
+
+@pytest.mark.parametrize("size, parameters", [("tiny", 4_385_920), ("base", 109_482_240)])
+def test_published_sizes(size, parameters):
+    assert BertEncoder.from_size(size).count_params() == parameters
+
+
+@pytest.mark.slow
+def test_size_of_large():
+    assert BertEncoder.from_size("large").count_params() == 335_141_888
+
+
+def test_unknown_size():
+    with pytest.raises(ValueError, match=r"'huge'; allowed are \['tiny', 'mini'"):
+        BertEncoder.from_size("huge")
+    assert list(ENCODER_SIZES) == ["tiny", "mini", "small", "medium", "base", "large"]
+
+
+def test_padding_changes_no_token():
+    encoder, inputs = BertEncoder(**TINY), random_inputs()
+    other = dict(inputs, token_ids=np.where(inputs["padding_mask"] == 1, inputs["token_ids"], 7))
+    longer = {name: np.pad(values, [(0, 0), (0, 2)]) for name, values in inputs.items()}
+    real = inputs["padding_mask"] == 1
+    expected = np.array(encoder(inputs)["sequence_output"])[real]
+    np.testing.assert_array_equal(np.array(encoder(other)["sequence_output"])[real], expected)
+    np.testing.assert_allclose(np.array(encoder(longer)["sequence_output"])[:, :10][real], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_row_of_padding_is_finite(dtype):
+    inputs = random_inputs()
+    inputs["padding_mask"][1] = 0
+    outputs = BertEncoder(**TINY, dtype=dtype)(inputs)
+    assert np.isfinite(np.array(outputs["sequence_output"], "float32")).all()
+    assert np.isfinite(np.array(outputs["pooled_output"], "float32")).all()
+
+
+def test_packed_sequences_do_not_see_each_other():
+    encoder, generator = BertEncoder(**TINY), np.random.default_rng(0)
+    a, b = generator.integers(0, 50, [1, 4]), generator.integers(0, 50, [1, 6])
+    packed = encoder(
+        {
+            "token_ids": np.concatenate([a, b], 1),
+            "position_ids": np.concatenate([np.arange(4), np.arange(6)])[None],
+            "sequence_ids": np.repeat([0, 1], [4, 6])[None],
+        }
+    )["sequence_output"]
+    np.testing.assert_allclose(packed[:, :4], encoder({"token_ids": a})["sequence_output"], atol=1e-6)
+    np.testing.assert_allclose(packed[:, 4:], encoder({"token_ids": b})["sequence_output"], atol=1e-6)
+
+
+@pytest.mark.parametrize("direction, unchanged", [("left_to_right", slice(0, 4)), ("right_to_left", slice(5, None))])
+def test_direction(direction, unchanged):
+    encoder = BertEncoder(**TINY, attention_direction=direction)
+    ids = random_inputs()["token_ids"]
+    changed = ids.copy()
+    changed[:, 4] = (ids[:, 4] + 1) % 50
+    before, after = (np.array(encoder({"token_ids": x})["sequence_output"]) for x in (ids, changed))
+    np.testing.assert_array_equal(before[:, unchanged], after[:, unchanged])
+    assert np.abs(before - after).max() > 1e-3
+
+
+def test_bfloat16_is_near():
+    exact = BertEncoder(**TINY)(random_inputs())["sequence_output"]
+    low = BertEncoder(**TINY, dtype="mixed_bfloat16")(random_inputs())["sequence_output"]
+    assert low.dtype == "bfloat16"
+    np.testing.assert_allclose(np.array(low, "float32"), exact, atol=0.1)
+
+
+def test_keras_file_keeps_every_variable(tmp_path):
+    encoder = BertEncoder(**TINY, dtype="mixed_bfloat16", name="mine")
+    encoder.save(tmp_path / "encoder.keras")
+    loaded = keras.models.load_model(tmp_path / "encoder.keras")
+    assert loaded.get_config() == encoder.get_config()
+    assert len(loaded.weights) == len(encoder.weights) == 5 + 2 * 12 + 2
+    for path, variable in encoder.variables_by_path().items():
+        np.testing.assert_array_equal(loaded.variables_by_path()[path], variable)
+
+
+def test_tensorflow_checkpoint_keeps_every_variable(tmp_path):
+    encoder, other = BertEncoder(**TINY), BertEncoder(**{**TINY, "seed": 2})
+    file = tf.train.Checkpoint(model=encoder).write(str(tmp_path / "checkpoint"))
+    saved = [name for name, _ in tf.train.list_variables(file) if "VARIABLE_VALUE" in name]
+    assert len(saved) == len(encoder.variables)
+    encoder({"token_ids": np.ones([1, 3], "int32")}, training=True)  # moves the states of the random numbers on
+    file = tf.train.Checkpoint(model=encoder).write(file)
+    tf.train.Checkpoint(model=other).read(file).assert_consumed()
+    for one, two in zip(encoder.variables, other.variables, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_summary_counts_all_parameters():
+    lines = []
+    encoder = BertEncoder(**TINY)
+    encoder.summary(print_fn=lambda line, **_: lines.append(line))
+    assert f"{encoder.count_params():,}" in "\n".join(lines)
+    assert encoder.count_params() == sum(np.prod(w.shape) for w in encoder.weights)
+
+
+def test_works_in_a_functional_model_and_trains():
+    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in random_inputs()}
+    outputs = keras.layers.Dense(1)(BertEncoder(**TINY)(inputs)["pooled_output"])
+    model = keras.Model(inputs, outputs)
+    model.compile(keras.optimizers.Adam(1e-2), "mse")
+    history = model.fit(random_inputs(), np.array([0.0, 1.0, 2.0]), epochs=10, verbose=0)
+    assert history.history["loss"][-1] < history.history["loss"][0] / 2
+
+
+def test_the_same_seed_starts_the_same_weights():
+    one, two, other = BertEncoder(**TINY), BertEncoder(**TINY), BertEncoder(**{**TINY, "seed": 2})
+    for a, b in zip(one.weights, two.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.abs(np.array(one.weights[0]) - np.array(other.weights[0])).max() > 0
+
+
+def test_without_pooler():
+    encoder = BertEncoder(**TINY, with_pooler=False)
+    assert set(encoder(random_inputs())) == {"sequence_output"}
+    assert not any("pooler" in path for path in encoder.variables_by_path())
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"num_attention_heads": 3}, "multiple of num_attention_heads"),
+        ({"hidden_size": 0}, "hidden_size must be a positive whole number, got 0"),
+        ({"hidden_act": "mish"}, "hidden_act='mish'; allowed"),
+        ({"attention_direction": "up"}, "attention_direction 'up'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        BertEncoder(**{**TINY, **arguments})
+
+
+@pytest.mark.parametrize(
+    "inputs, message",
+    [
+        ({"input_ids": np.zeros([1, 3])}, r"a dict with token_ids.*got \['input_ids'\]"),
+        ({"token_ids": np.zeros([1, 3])}, r"whole numbers \(int32\), got .*float"),
+        ({"token_ids": np.zeros([3], "int32")}, r"\[batch, length\], got \(3,\)"),
+        ({"token_ids": np.zeros([1, 13], "int32")}, "13 tokens long, but the model has positions for 12"),
+    ],
+)
+def test_bad_inputs(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        BertEncoder(**TINY)(inputs)
