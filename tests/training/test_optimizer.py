@@ -1,0 +1,391 @@
+"""BertAdamW against the original's goldens and a slow reference, and under Keras' fit, strategies, saving and XLA."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.schedule import WarmupSchedule
+from tests.reference import optimizer as reference
+from tests.training import mirrored_program
+
+SHAPES = {"table": (5, 4), "dense/kernel": (4, 3), "dense/bias": (3,), "layer_norm/gamma": (3,)}
+
+
+def make_variables(values):
+    variables = {}
+    for path, value in values.items():
+        *scopes, name = path.split("/")
+        with contextlib.ExitStack() as stack:
+            for scope in scopes:
+                stack.enter_context(keras.name_scope(scope))
+            variables[path] = keras.Variable(value, name=name)
+    return variables
+
+
+def slots(optimizer, name):
+    """The variables of one slot, in the order of the variables that the optimizer was built with."""
+    return [variable for variable in optimizer.variables if variable.path.endswith(f"_{name}")]
+
+
+def random_gradients(rng, shapes=SHAPES, scale=1.0):
+    return {path: (scale * rng.normal(size=shape)).astype("float32") for path, shape in shapes.items()}
+
+
+def test_golden_variables_means_and_norms(shared):
+    golden = np.load(shared / "golden/optimizer/adamw_seed0.npz")
+    settings = json.loads((shared / "golden/optimizer/adamw_seed0.json").read_text())
+    names = settings["variable_names"]
+    variables = list(make_variables({path: golden[f"init_{key}"] for key, path in names.items()}).values())
+    schedule = WarmupSchedule(settings["init_lr"], settings["num_train_steps"], settings["num_warmup_steps"])
+    optimizer = BertAdamW(schedule)
+    norms = []
+    for step in range(settings["steps_run"] + 1):
+        if step in golden["snapshot_steps"] and step > 0:
+            row = list(golden["snapshot_steps"]).index(step)
+            kept = {"var": variables, "m": slots(optimizer, "momentum"), "v": slots(optimizer, "velocity")}
+            for kind, values in kept.items():
+                for key, value in zip(names, values, strict=True):
+                    np.testing.assert_allclose(value.numpy(), golden[f"{kind}_{key}"][row], rtol=0, atol=1e-6)
+        if step < settings["steps_run"]:
+            assert float(optimizer.learning_rate) == pytest.approx(golden["lr"][step], abs=1e-9)
+            gradients = [tf.constant(golden[f"grad_{key}"][step]) for key in names]
+            norms.append(float(optimizer.apply(gradients, variables)))
+    np.testing.assert_allclose(norms, golden["global_norm"], rtol=1e-6)
+    assert int(optimizer.iterations.numpy()) == settings["steps_run"]
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("clip_norm", [None, 1.0, 1e3])
+def test_equals_the_reference_on_random_sequences(bias_correction, clip_norm):
+    rng = np.random.default_rng(3)
+    values = random_gradients(rng, scale=0.1)
+    variables = make_variables(values)
+    slow = reference.AdamWeightDecay(
+        values, {"table", "dense/kernel"}, clip_norm=clip_norm, bias_correction=bias_correction
+    )
+    optimizer = BertAdamW(1e-3, clip_norm=clip_norm, bias_correction=bias_correction)
+    for step in range(20):
+        gradients = random_gradients(rng, scale=0.0 if step == 7 else 10.0 ** rng.uniform(-4, 1))
+        norm = optimizer.apply([tf.constant(g) for g in gradients.values()], list(variables.values()))
+        slow.apply(gradients, 1e-3)
+        assert float(norm) == pytest.approx(reference.global_norm(gradients.values()), rel=1e-6)
+    for path, variable in variables.items():
+        np.testing.assert_allclose(variable.numpy(), slow.variables[path], rtol=0, atol=1e-6)
+
+
+def test_with_bias_correction_and_no_exclusions_it_is_keras_adamw():
+    rng = np.random.default_rng(4)
+    start, results = random_gradients(rng), []
+    gradients = [random_gradients(rng) for _ in range(5)]
+    ours = BertAdamW(1e-2, 0.1, epsilon=1e-7, clip_norm=None, bias_correction=True, exclude_from_weight_decay=())
+    for optimizer in (ours, keras.optimizers.AdamW(1e-2, weight_decay=0.1)):
+        variables = list(make_variables(start).values())
+        for gradient in gradients:
+            optimizer.apply([tf.constant(g) for g in gradient.values()], variables)
+        results.append(np.concatenate([variable.numpy().ravel() for variable in variables]))
+    np.testing.assert_allclose(results[0], results[1], rtol=0, atol=1e-6)
+
+
+def test_rows_that_occur_twice_in_a_sparse_gradient_are_summed():
+    rows = np.array([[1.0], [1.0], [3.0]], "float32")
+    sparse = tf.IndexedSlices(tf.constant(rows), tf.constant([0, 0, 2]), tf.constant([4, 1]))
+    dense = tf.constant([[2.0], [0.0], [3.0], [0.0]])
+    results = []
+    for gradient in (sparse, dense):
+        table = keras.Variable(np.ones([4, 1], "float32"), name="table")
+        optimizer = BertAdamW(0.1)
+        assert float(optimizer.apply([gradient], [table])) == pytest.approx(13**0.5)
+        results.append([table.numpy(), *(variable.numpy() for variable in optimizer.variables)])
+    for from_sparse, from_dense in zip(*results, strict=True):
+        np.testing.assert_array_equal(from_sparse, from_dense)
+
+
+def test_a_variable_without_gradient_stays_and_the_others_move():
+    values = {"dense/kernel": np.ones([2, 2], "float32"), "frozen/kernel": np.ones([2], "float32")}
+    kernel, frozen = make_variables(values).values()
+    optimizer = BertAdamW(0.1)
+    with pytest.warns(UserWarning, match="frozen/kernel"):
+        norm = optimizer.apply([tf.ones([2, 2]), None], [kernel, frozen])
+    assert float(norm) == pytest.approx(2.0)
+    np.testing.assert_array_equal(frozen.numpy(), [1.0, 1.0])  # not decayed either
+    assert kernel.numpy().max() < 0.9
+    with pytest.raises(ValueError, match="No gradients provided"):
+        optimizer.apply([None, None], [kernel, frozen])
+    assert optimizer.apply([]) is None
+
+
+def test_frozen_layers_under_fit():
+    model = mirrored_program.make_model()
+    model.layers[1].trainable = False
+    model.compile(optimizer=mirrored_program.make_optimizer(), loss=model.loss)
+    table, norms_gamma = model.layers[1].get_weights()[0], model.layers[2].get_weights()[0]
+    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
+    np.testing.assert_array_equal(model.layers[1].get_weights()[0], table)
+    assert np.abs(model.layers[2].get_weights()[0] - norms_gamma).max() > 1e-5
+    assert len(model.optimizer.variables) == 2 + 2 * 4
+
+
+@pytest.mark.parametrize(
+    "path,decayed",
+    [
+        ("bert_encoder/embeddings/word_embeddings/table", True),
+        ("bert_encoder/layer_0/self_attention/query_key_value/kernel", True),
+        ("bert_encoder/layer_0/self_attention/query_key_value/bias", False),
+        ("bert_encoder/layer_0/self_attention_layer_norm/beta", False),
+        ("bert_encoder/embeddings/layer_norm/gamma", False),
+        ("masked_lm_head/output_bias", False),
+        ("LayerNorm/gamma", False),
+        ("dense/bias", False),
+        ("layer_normalization_3/gamma", False),
+        ("bias", False),
+        ("unbiased_model/dense/kernel", True),
+        ("bias_study/layer_norm_ablation/kernel", True),
+        ("gamma/kernel", True),
+        ("dense/unbias", True),
+    ],
+)
+def test_what_is_decayed(path, decayed):
+    (variable,) = make_variables({path: [1.0]}).values()
+    assert variable.path.endswith(path)
+    assert BertAdamW().is_decayed(variable) is decayed
+    assert BertAdamW().is_decayed(tf.Variable([1.0], name=path)) is decayed
+
+
+def test_other_exclusions_and_keras_own_method():
+    kernel, bias = make_variables({"dense/kernel": [1.0], "dense/bias": [1.0]}).values()
+    optimizer = BertAdamW(exclude_from_weight_decay=["dense/k"])
+    assert [optimizer.is_decayed(kernel), optimizer.is_decayed(bias)] == [False, True]
+    optimizer = BertAdamW()
+    optimizer.exclude_from_weight_decay(var_list=[kernel])
+    assert not optimizer.is_decayed(kernel)
+
+
+def test_keras_layers_have_the_paths_that_the_exclusions_expect():
+    model = mirrored_program.make_model()
+    decayed = [variable.path.split("/")[-1] for variable in model.variables if BertAdamW().is_decayed(variable)]
+    assert decayed == ["embeddings", "kernel"]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("clip_norm", [1.0, None])
+def test_a_gradient_that_is_not_finite_raises_and_changes_nothing(bad, compiled, clip_norm):
+    values = {"dense/kernel": np.ones([2, 2], "float32"), "dense/bias": np.ones([2], "float32")}
+    variables = list(make_variables(values).values())
+    optimizer = BertAdamW(0.1, clip_norm=clip_norm)
+    optimizer.apply([tf.ones([2, 2]), tf.ones([2])], variables)
+    everything = [*variables, *optimizer.variables]
+    before = [variable.numpy() for variable in everything]
+
+    def apply(gradients):
+        return optimizer.apply(gradients, variables)
+
+    apply = tf.function(apply) if compiled else apply
+    with pytest.raises(tf.errors.InvalidArgumentError, match="norm of the gradients is not finite, so no weight was"):
+        apply([tf.ones([2, 2]), tf.constant([1.0, bad])])
+    for variable, old in zip(everything, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), old)
+
+
+def test_under_xla_a_gradient_that_is_not_finite_counts_as_zero():
+    kernel = keras.Variable(np.ones([2], "float32"), name="kernel")
+    optimizer = BertAdamW(0.1)
+    optimizer.build([kernel])
+
+    @tf.function(jit_compile=True)
+    def apply(gradient):
+        return optimizer.apply([gradient], [kernel])
+
+    assert not np.isfinite(apply(tf.constant([np.nan, 1.0])).numpy())
+    np.testing.assert_allclose(kernel.numpy(), [0.999, 0.999])  # the decay only
+    np.testing.assert_array_equal(slots(optimizer, "velocity")[0].numpy(), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_fit_follows_the_schedule_and_equals_a_loop(jit_compile):
+    rates = []
+    schedule = WarmupSchedule(1e-3, mirrored_program.STEPS, 3)
+    model = mirrored_program.make_model(BertAdamW(schedule), jit_compile=jit_compile)
+    record = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: rates.append(float(model.optimizer.learning_rate))
+    )
+    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0, callbacks=[record])
+    assert rates == pytest.approx([float(schedule(step)) for step in range(mirrored_program.STEPS)])
+    assert int(model.optimizer.iterations.numpy()) == mirrored_program.STEPS
+
+    again, optimizer = mirrored_program.make_model(), BertAdamW(schedule)
+    for ids, labels in mirrored_program.make_dataset():
+        with tf.GradientTape() as tape:
+            loss = again.compute_loss(y=labels, y_pred=again(ids))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, again.trainable_variables), again.trainable_variables, strict=True)
+        )
+    for ours, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, other, rtol=0, atol=1e-6)
+
+
+def test_the_learning_rate_can_be_set_while_it_is_a_number():
+    optimizer = BertAdamW()
+    assert float(optimizer.learning_rate) == pytest.approx(5e-5)
+    optimizer.learning_rate = 1e-5
+    assert float(optimizer.learning_rate) == pytest.approx(1e-5)
+
+
+def test_config_keeps_every_argument():
+    optimizer = BertAdamW(
+        WarmupSchedule(1e-4, 100, decay="linear"),
+        weight_decay=0.02,
+        beta_1=0.8,
+        beta_2=0.99,
+        epsilon=1e-7,
+        clip_norm=None,
+        bias_correction=True,
+        exclude_from_weight_decay=["bias$"],
+        name="mine",
+    )
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert isinstance(again, BertAdamW)
+    assert again.get_config() == optimizer.get_config()
+    assert again.get_config()["learning_rate"]["config"]["decay"] == "linear"
+    assert len(again.get_config()) == 9
+
+
+def train_and_compare(model, again):
+    """Both continue for eight steps from where they are and must stay equal to the last bit."""
+    for other in (model, again):
+        other.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
+    assert int(again.optimizer.iterations.numpy()) == 2 * mirrored_program.STEPS
+    for ours, others in zip(model.variables, again.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), others.numpy())
+
+
+def trained_model():
+    model = mirrored_program.make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
+    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
+    return model
+
+
+def test_state_survives_a_keras_file(tmp_path):
+    model = trained_model()
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert isinstance(again.optimizer, BertAdamW)
+    train_and_compare(model, again)
+
+
+def test_state_survives_a_tensorflow_checkpoint(tmp_path):
+    model = trained_model()
+    path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "checkpoint"))
+    again = mirrored_program.make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
+    again.optimizer.build(again.trainable_variables)
+    tf.train.Checkpoint(model=again, optimizer=again.optimizer).read(path).assert_consumed()
+    for ours, others in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), others.numpy())
+    train_and_compare(model, again)
+
+
+def test_loss_scaling_skips_an_overflow_and_then_goes_on():
+    kernel = keras.Variable(np.ones([2], "float32"), name="kernel")
+    optimizer = keras.optimizers.LossScaleOptimizer(BertAdamW(0.1, weight_decay=0.0), initial_scale=4.0)
+    optimizer.build([kernel])
+
+    @tf.function
+    def apply(gradient):
+        optimizer.apply([gradient], [kernel])
+
+    apply(tf.constant([np.inf, 1.0]))
+    np.testing.assert_array_equal(kernel.numpy(), [1.0, 1.0])
+    assert float(optimizer.dynamic_scale.numpy()) == 2.0
+    apply(tf.constant([1.0, -1.0]))  # unscaled 0.5 and -0.5: not clipped
+    np.testing.assert_allclose(slots(optimizer, "momentum")[0].numpy(), [0.05, -0.05], rtol=1e-6)
+    assert kernel.numpy()[0] < 1.0 < kernel.numpy()[1]
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert isinstance(again.inner_optimizer, BertAdamW)
+
+
+@pytest.mark.parametrize(
+    "arguments,error,message",
+    [
+        ({"beta_1": 1.0}, ValueError, r"beta_1 must lie in \[0, 1\). Received: 1.0"),
+        ({"beta_2": -0.1}, ValueError, "beta_2 must lie in"),
+        ({"epsilon": 0.0}, ValueError, "epsilon must be greater than 0"),
+        ({"weight_decay": -0.01}, ValueError, "weight_decay must be a number of at least 0"),
+        ({"clip_norm": 0.0}, ValueError, "None for no clipping. Received: 0.0"),
+        ({"learning_rate": -1e-5}, ValueError, "learning_rate must be at least 0"),
+        ({"learning_rate": "fast"}, ValueError, "learning_rate"),
+        ({"exclude_from_weight_decay": "bias"}, TypeError, r"Write \('bias',\)"),
+        ({"exclude_from_weight_decay": ["bias("]}, ValueError, r"'bias\(', which is not a regular expression"),
+    ],
+)
+def test_errors_of_the_constructor(arguments, error, message):
+    with pytest.raises(error, match=message):
+        BertAdamW(**arguments)
+
+
+def test_variables_of_few_bits_and_unknown_variables_are_refused():
+    with pytest.raises(TypeError, match="mixed_bfloat16"):
+        BertAdamW().build([keras.Variable([1.0], dtype="bfloat16", name="kernel")])
+    optimizer = BertAdamW()
+    optimizer.build([keras.Variable([1.0], name="kernel")])
+    with pytest.raises(ValueError, match="Unknown variable"):
+        optimizer.apply([tf.ones([1])], [keras.Variable([1.0], name="other")])
+
+
+def test_outside_a_replica_it_says_where_to_call_it():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        kernel = keras.Variable([1.0], name="kernel")
+        optimizer = BertAdamW()
+        with pytest.raises(RuntimeError, match=r"strategy\.run"):
+            optimizer.apply([tf.ones([1])], [kernel])
+
+
+@pytest.fixture(scope="module")
+def mirrored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mirrored")
+    command = [sys.executable, "-m", "tests.training.mirrored_program", str(folder)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], capture_output=True, timeout=300)
+    return np.load(folder / "weights.npz")
+
+
+def largest_difference(arrays, one, other):
+    keys = [key.split("/")[1] for key in arrays.files if key.startswith(f"{one}/")]
+    assert len(keys) >= 5
+    return max(np.abs(arrays[f"{one}/{key}"] - arrays[f"{other}/{key}"]).max() for key in keys)
+
+
+@pytest.mark.slow
+def test_fit_gives_the_same_weights_on_two_devices_as_on_one(mirrored):
+    assert largest_difference(mirrored, "plain", "initial") > 1e-4
+    assert largest_difference(mirrored, "mirrored", "plain") <= 1e-6
+    assert largest_difference(mirrored, "mirrored_optimizer", "plain_optimizer") <= 1e-6
+    assert mirrored["replicas_apart"] == 0.0
+
+
+@pytest.mark.slow
+def test_a_loop_under_strategy_run_gives_the_weights_of_fit(mirrored):
+    assert mirrored["norms"].shape == (8, 2)
+    assert mirrored["single_norms"].min() > 1.5  # the limit is 1: every step was clipped
+    np.testing.assert_array_equal(mirrored["norms"][:, 0], mirrored["norms"][:, 1])
+    np.testing.assert_allclose(mirrored["norms"][:, :1], mirrored["single_norms"], rtol=1e-5)
+    for loop in ("loop", "single_loop"):
+        assert largest_difference(mirrored, loop, "plain") <= 1e-6
+
+
+@pytest.mark.slow
+def test_a_nan_on_one_replica_stops_all_and_changes_nothing(mirrored):
+    assert "norm of the gradients is not finite" in str(mirrored["poison_message"])
+    assert mirrored["poison_change"] == 0.0
+
+
+@pytest.mark.slow
+def test_on_several_replicas_it_asks_to_be_built_first(mirrored):
+    assert "optimizer.build(trainable_variables) inside strategy.scope()" in str(mirrored["message_without_build"])
