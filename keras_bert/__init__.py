@@ -1,6 +1,7 @@
 """BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: every public name, loaded when it is first used.
 
-Loading on first use keeps `import keras_bert` fast, and lets `keras_bert.BertEncoder` work where TensorFlow is not installed.
+Loading on first use keeps `import keras_bert` fast, and lets `keras_bert.BertEncoder` work where TensorFlow is not
+installed.
 
 Example:
 
@@ -27,7 +28,9 @@ __all__ = [*_PUBLIC_NAMES, "__version__"]
 
 def __getattr__(name):
     if name not in _PUBLIC_NAMES:
-        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}; its public names are {sorted(_PUBLIC_NAMES)}")
+        raise AttributeError(
+            f"module 'keras_bert' has no attribute {name!r}; its public names are {sorted(_PUBLIC_NAMES)}"
+        )
     value = getattr(importlib.import_module(_PUBLIC_NAMES[name]), name)
     globals()[name] = value
     return value

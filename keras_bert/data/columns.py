@@ -12,8 +12,8 @@ def text_columns(x):
     """The texts in `x` as columns, or None if `x` holds no texts.
 
     Args:
-        x: a list or array of strings (single texts), a tuple of two of them (pairs), or a dict with `text`, or with `text_a` and
-            `text_b`. Anything else is taken for something other than texts.
+        x: a list or array of strings (single texts), a tuple of two of them (pairs), or a dict with `text`, or with
+            `text_a` and `text_b`. Anything else is taken for something other than texts.
 
     Returns:
         dict of column name to NumPy object array of strings, or None.
@@ -52,7 +52,9 @@ def _holds_strings(values):
         return False
     if hasattr(values, "dtype"):
         kind = getattr(np.asarray(values).dtype, "kind", None)
-        return kind in "US" or (kind == "O" and len(values) > 0 and isinstance(np.asarray(values).flat[0], (str, bytes)))
+        return kind in "US" or (
+            kind == "O" and len(values) > 0 and isinstance(np.asarray(values).flat[0], (str, bytes))
+        )
     return isinstance(values, list) and len(values) > 0 and isinstance(values[0], (str, bytes))
 
 

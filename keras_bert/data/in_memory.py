@@ -40,8 +40,8 @@ def preprocess_batches(dataset, preprocessor):
     """Turns the texts in a batched dataset into packed ids.
 
     Args:
-        dataset: tf.data.Dataset of batches: texts, or tuples that begin with texts. Texts are a string tensor [batch] or a dict of
-            them.
+        dataset: tf.data.Dataset of batches: texts, or tuples that begin with texts. Texts are a string tensor [batch]
+            or a dict of them.
         preprocessor: a function from such texts to a dict of id tensors.
 
     Returns:
@@ -69,8 +69,8 @@ def prepare_dataset(dataset, preprocessor, encode_labels):
     """A caller's dataset of batches of texts or ids, as one of ids and numbers.
 
     Args:
-        dataset: tf.data.Dataset of batches: `x`, `(x, y)` or `(x, y, sample_weight)`; x is a string tensor [batch], a pair or a dict
-            of them, or a dict of id tensors [batch, length].
+        dataset: tf.data.Dataset of batches: `x`, `(x, y)` or `(x, y, sample_weight)`; x is a string tensor [batch], a
+            pair or a dict of them, or a dict of id tensors [batch, length].
         preprocessor: a function from texts to ids, or None if only ids can be taken.
         encode_labels: a function from a label tensor [batch] to numbers.
 
@@ -185,6 +185,8 @@ def encode_names(labels, names):
     equal = labels[:, None] == tf.constant(names)  # [batch, names]
     known = tf.reduce_any(equal, axis=1)
     unknown = tf.boolean_mask(labels, ~known)
-    check = tf.debugging.Assert(tf.reduce_all(known), ["labels that the model does not have:", unknown, "it has:", names])
+    check = tf.debugging.Assert(
+        tf.reduce_all(known), ["labels that the model does not have:", unknown, "it has:", names]
+    )
     with tf.control_dependencies([check]):
         return tf.argmax(tf.cast(equal, tf.int32), axis=1, output_type=tf.int32)

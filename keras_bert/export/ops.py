@@ -49,7 +49,8 @@ def graph_operations(path):
 def unserved_operations(path):
     """The operations of a SavedModel that TensorFlow Serving cannot run.
 
-    Allowed are TensorFlow's own operations, except those that call Python, and those of tensorflow-text that the server links.
+    Allowed are TensorFlow's own operations, except those that call Python, and those of tensorflow-text that the server
+    links.
 
     Args:
         path: str or Path. The folder of a SavedModel.

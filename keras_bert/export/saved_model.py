@@ -16,15 +16,18 @@ from keras_bert.export.warmup import write_warmup_requests
 def write_saved_model(path, signatures, variables, assets=None, warmup_requests=()):
     """Writes functions and the variables that they use as one SavedModel, complete or not at all.
 
-    Every variable is stored once. The model is written under a temporary name beside `path` and renamed, so a server that watches
-    the folder never sees half of it. Loading it needs TensorFlow and tensorflow-text, nothing of this package.
+    Every variable is stored once. The model is written under a temporary name beside `path` and renamed, so a server
+    that watches the folder never sees half of it. Loading it needs TensorFlow and tensorflow-text, nothing of this
+    package.
 
     Args:
         path: str or Path. The folder to write; TensorFlow Serving wants its name to be a number, the version.
-        signatures: dict of name to `(function, {input name: tf.TensorSpec})`. The function takes a dict of tensors and returns one.
+        signatures: dict of name to `(function, {input name: tf.TensorSpec})`. The function takes a dict of tensors and
+            returns one.
         variables: the tf.Variables that the functions use.
         assets: dict of file name to text, to be stored inside the model.
-        warmup_requests: list of `(signature name, {input name: array})`, which the server replays before taking traffic.
+        warmup_requests: list of `(signature name, {input name: array})`, which the server replays before taking
+            traffic.
 
     Returns:
         Path of the folder.

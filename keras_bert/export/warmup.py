@@ -20,7 +20,9 @@ def write_warmup_requests(path, requests):
         ValueError: if there are more requests than the server accepts.
     """
     if len(requests) > MOST_WARMUP_REQUESTS:
-        raise ValueError(f"TensorFlow Serving takes at most {MOST_WARMUP_REQUESTS} warm-up requests, got {len(requests)}")
+        raise ValueError(
+            f"TensorFlow Serving takes at most {MOST_WARMUP_REQUESTS} warm-up requests, got {len(requests)}"
+        )
     file = Path(path) / WARMUP_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:

@@ -11,8 +11,8 @@ def _gelu_tanh(x):
     return ops.gelu(x, approximate=True)
 
 
-# "gelu" and "gelu_new" are the names that Hugging Face configurations use for the two forms. google-research/bert writes
-# "gelu" and computes the tanh form (modeling.py); its reader translates the name.
+# "gelu" and "gelu_new" are the names that Hugging Face configurations use for the two forms. google-research/bert
+# writes "gelu" and computes the tanh form (modeling.py); its reader translates the name.
 _ACTIVATIONS = {
     "gelu": _gelu_erf,
     "gelu_new": _gelu_tanh,
@@ -25,7 +25,8 @@ _ACTIVATIONS = {
 def get_activation(name):
     """The function behind the `hidden_act` of a BERT configuration.
 
-    The two GELUs differ by up to 4.7e-4: published scores were reached with either, but a checkpoint should run with its own.
+    The two GELUs differ by up to 4.7e-4: published scores were reached with either, but a checkpoint should run with
+    its own.
 
     Args:
         name: str. "gelu" (with erf), "gelu_new" (the tanh form of google-research/bert), "relu", "tanh" or "linear".

@@ -11,14 +11,15 @@ ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 def make_attention_mask(padding_mask, direction=BIDIRECTIONAL, sequence_ids=None):
     """True where a token may be attended to.
 
-    BERT looks both ways (paper, section 3); the paper's ablation "LTR" (section 5.1) looks left. Padding is masked as a key
+    BERT looks both ways (paper, section 3); the paper's ablation "LTR" (section 5.1) looks left. Padding is masked as a
+    key
     only: what a padding position itself computes is of no interest, and may look anywhere.
 
     Args:
         padding_mask: int or bool tensor [batch, length], nonzero where there is a token.
         direction: "bidirectional", "left_to_right" (a token sees itself and those before it) or "right_to_left".
-        sequence_ids: int tensor [batch, length] or None. Which of several sequences packed into one row a token belongs to;
-            attention stays inside one.
+        sequence_ids: int tensor [batch, length] or None. Which of several sequences packed into one row a token belongs
+            to; attention stays inside one.
 
     Returns:
         bool tensor [batch, from, to]; `from` is 1 where all rows are alike (it broadcasts).

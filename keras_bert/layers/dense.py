@@ -10,13 +10,14 @@ from keras_bert.layers.activations import get_activation
 class Dense(keras.layers.Layer):
     """`activation(x @ kernel + bias)` over the last axis, as one matrix product of two dimensions.
 
-    Keras' own Dense multiplies a batch of matrices, whose gradient for the kernel is a batch of products summed afterwards;
-    flattened to two dimensions it is one product (google-research/bert, modeling.py, does the same).
+    Keras' own Dense multiplies a batch of matrices, whose gradient for the kernel is a batch of products summed
+    afterwards; flattened to two dimensions it is one product (google-research/bert, modeling.py, does the same).
 
     Args:
         units: int. Size of the last axis of the output.
         activation: str. One of the names of `get_activation`.
-        initializer_range: float. Standard deviation of the truncated normal that the kernel starts from; the bias is zero.
+        initializer_range: float. Standard deviation of the truncated normal that the kernel starts from; the bias is
+            zero.
         seed: int or None. Seed of the initial kernel.
 
     Inputs:

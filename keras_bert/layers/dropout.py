@@ -47,8 +47,8 @@ class Dropout(keras.layers.Layer):
         return tensorflow_ops.dropout(x, self.rate, self.seed_generator.next())
 
     def _trackable_children(self, save_type="checkpoint", **kwargs):
-        # Keras saves in its own files where the random numbers stand, but tf.train.Checkpoint does not find the variable by
-        # itself, and a resumed run would draw other numbers.
+        # Keras saves in its own files where the random numbers stand, but tf.train.Checkpoint does not find the
+        # variable by itself, and a resumed run would draw other numbers.
         children = super()._trackable_children(save_type, **kwargs)
         if self.rate:
             children["seed_generator_state"] = self.seed_generator.state

@@ -74,7 +74,8 @@ class Embeddings(keras.layers.Layer):
     def call(self, token_ids, segment_ids, position_ids=None, training=False):
         """Looks up and sums the three embeddings of every token."""
         embedded = ops.take(self.token_embeddings, token_ids, axis=0)  # [batch, length, hidden]
-        # A product with one-hot rows, as in modeling.py: with so few rows it is faster than a look-up, above all backwards.
+        # A product with one-hot rows, as in modeling.py: with so few rows it is faster than a look-up, above all
+        # backwards.
         segments = ops.one_hot(segment_ids, self.type_vocab_size, dtype=embedded.dtype)
         embedded = embedded + ops.matmul(segments, self.segment_embeddings)
         if position_ids is None:
@@ -93,8 +94,11 @@ class Embeddings(keras.layers.Layer):
         return self.position_embeddings[None, : ops.shape(token_ids)[1]]  # [1, length, hidden]
 
     def _table(self, name, rows):
-        # Tables stay out of autocasting: casting the few rows that were looked up is far cheaper than casting the table.
-        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range, seed=derive_seed(self.seed, name))
+        # Tables stay out of autocasting: casting the few rows that were looked up is far cheaper than casting the
+        # table.
+        initializer = keras.initializers.TruncatedNormal(
+            stddev=self.initializer_range, seed=derive_seed(self.seed, name)
+        )
         return self.add_weight(name=name, shape=(rows, self.hidden_size), initializer=initializer, autocast=False)
 
     def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):

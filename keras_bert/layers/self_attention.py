@@ -7,8 +7,8 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 
-# Added to the scores of keys that may not be seen (google-research/bert, modeling.py). Small enough for float16, large enough
-# that their probability is exactly zero; a row without any key stays finite.
+# Added to the scores of keys that may not be seen (google-research/bert, modeling.py). Small enough for float16, large
+# enough that their probability is exactly zero; a row without any key stays finite.
 MASKED_SCORE = -10000.0
 
 
@@ -16,8 +16,8 @@ MASKED_SCORE = -10000.0
 class SelfAttention(keras.layers.Layer):
     """Multi-head self-attention (arXiv 1706.03762, section 3.2; google-research/bert, modeling.py).
 
-    Query, key and value are one product: `query_key_value/kernel` is [hidden, 3 * hidden], its columns are the query's, then
-    the key's, then the value's, each with the heads one after another; the bias is laid out likewise.
+    Query, key and value are one product: `query_key_value/kernel` is [hidden, 3 * hidden], its columns are the query's,
+    then the key's, then the value's, each with the heads one after another; the bias is laid out likewise.
 
     Args:
         num_attention_heads: int. Must divide the hidden size.
@@ -30,8 +30,8 @@ class SelfAttention(keras.layers.Layer):
         attention_mask: bool tensor [batch, from, to], True where a key may be seen; `from` may be 1.
 
     Outputs:
-        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and the probabilities before dropout,
-        float32 [batch, heads, from, to].
+        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and the probabilities before
+        dropout, float32 [batch, heads, from, to].
 
     Raises:
         ValueError: if the heads do not divide the hidden size.
@@ -56,7 +56,8 @@ class SelfAttention(keras.layers.Layer):
         hidden_size = hidden_states_shape[-1]
         if hidden_size % self.num_attention_heads:
             raise ValueError(
-                f"hidden_size must be a multiple of num_attention_heads, got {hidden_size} and {self.num_attention_heads}"
+                "hidden_size must be a multiple of num_attention_heads, "
+                f"got {hidden_size} and {self.num_attention_heads}"
             )
         self.head_size = hidden_size // self.num_attention_heads
         self.query_key_value = Dense(

@@ -9,8 +9,9 @@ _RANDOM_LEVELS = 1 << 16
 def dropout(x, rate, seed):
     """Sets elements to zero with probability `rate` and divides the others by `1 - rate`.
 
-    Keras' own dropout draws the same mask on every replica of a distribution strategy, and in bfloat16 draws numbers too
-    coarse for the rate (0.1 becomes 0.1016). This one draws 16 bits an element and mixes the replica's number into the seed.
+    Keras' own dropout draws the same mask on every replica of a distribution strategy, and in bfloat16 draws numbers
+    too coarse for the rate (0.1 becomes 0.1016). This one draws 16 bits an element and mixes the replica's number into
+    the seed.
 
     Args:
         x: float tensor of any shape.

@@ -11,7 +11,8 @@ from keras_bert.layers.self_attention import SelfAttention
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TransformerBlock(keras.layers.Layer):
-    """Self-attention and a feed-forward network, each added to its input and then normalised (google-research/bert, modeling.py).
+    """Self-attention and a feed-forward network, each added to its input and then normalised (google-research/bert,
+    modeling.py).
 
     Args:
         num_attention_heads: int.
@@ -28,7 +29,8 @@ class TransformerBlock(keras.layers.Layer):
         attention_mask: bool tensor [batch, from, to]; `from` may be 1.
 
     Outputs:
-        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and float32 [batch, heads, from, to].
+        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and float32 [batch, heads,
+        from, to].
 
     Example:
 

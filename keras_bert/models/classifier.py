@@ -28,7 +28,8 @@ FREEZE_NONE, FREEZE_EMBEDDINGS, FREEZE_ENCODER = "none", "embeddings", "encoder"
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertClassifier(TextModel):
-    """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert, run_classifier.py).
+    """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert,
+    run_classifier.py).
 
     Takes texts or ids, as `TextModel` says, and gives logits.
 
@@ -39,22 +40,23 @@ class BertClassifier(TextModel):
         problem_type: str. "single_label_classification", "multi_label_classification" (any number of labels at once) or
             "regression".
         dropout: float. Dropout on the pooled output.
-        class_weights: list, or dict of label name to weight: how much an example of a label (for several labels: a label's term)
-            counts in the loss. None counts all alike.
-        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the lowest k
-            blocks.
+        class_weights: list, or dict of label name to weight: how much an example of a label (for several labels: a
+            label's term) counts in the loss. None counts all alike.
+        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
+            lowest k blocks.
         seed: int or None. Seed of the new layer, of its dropout, and of the order of training texts.
         name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
 
-    Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]: which text a
+    Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]:
+    which text a
         window belongs to, ascending from 0; the logits of a text's windows are averaged.
 
     Outputs:
         float32 logits [texts, labels].
 
     Raises:
-        ValueError: on labels, weights or a freeze that make no sense, an encoder without pooler, or a preprocessor that does not
-            fit the encoder.
+        ValueError: on labels, weights or a freeze that make no sense, an encoder without pooler, or a preprocessor that
+            does not fit the encoder.
 
     Example:
 
@@ -82,7 +84,9 @@ class BertClassifier(TextModel):
         dtype=None,
         trainable=True,
     ):
-        super().__init__(encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy, trainable=trainable)
+        super().__init__(
+            encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy, trainable=trainable
+        )
         if not encoder.with_pooler:
             raise ValueError("a classifier reads the pooled output: the encoder must be made with with_pooler=True")
         self.problem_type = problem_type
@@ -121,7 +125,8 @@ class BertClassifier(TextModel):
                 layer.trainable = False
         elif self.freeze != FREEZE_NONE:
             raise ValueError(
-                f'freeze must be "none", "embeddings", "encoder" or a number of blocks from 1 to {blocks}; got {self.freeze!r}'
+                f'freeze must be "none", "embeddings", "encoder" or a number of blocks from 1 to {blocks}; '
+                f"got {self.freeze!r}"
             )
 
     def call(self, inputs, training=False):
@@ -144,8 +149,8 @@ class BertClassifier(TextModel):
             sample_weight: float [batch] or None.
 
         Returns:
-            `{"loss": (sum, weight)}`: cross-entropy (softmax, or a sigmoid for each label) or squared error, times the weights of
-            classes and examples, and the sum of those weights.
+            `{"loss": (sum, weight)}`: cross-entropy (softmax, or a sigmoid for each label) or squared error, times the
+            weights of classes and examples, and the sum of those weights.
         """
         if self.problem_type == SINGLE_LABEL:
             one_hot = ops.one_hot(ops.reshape(labels, (-1,)), len(self.labels), dtype=outputs.dtype)
@@ -182,7 +187,8 @@ class BertClassifier(TextModel):
         super().compile(optimizer, loss, metrics, **kwargs)
 
     def encode_labels(self, labels):
-        """Labels as a user writes them, as the numbers that the loss takes; see `keras_bert.models.labels.encode_labels`."""
+        """Labels as a user writes them, as the numbers that the loss takes; see
+        `keras_bert.models.labels.encode_labels`."""
         return encode_labels(labels, self.labels, self.problem_type)
 
     def encode_labels_in_graph(self, labels):
@@ -232,7 +238,8 @@ class BertClassifier(TextModel):
             x, batch_size, verbose: as for `predict`.
 
         Returns:
-            list of str; for several labels at once, a list of lists with every label whose probability is at least one half.
+            list of str; for several labels at once, a list of lists with every label whose probability is at least one
+            half.
 
         Raises:
             ValueError: for regression, which has no labels.
@@ -247,16 +254,18 @@ class BertClassifier(TextModel):
     def export(self, path, dtype=None, pairs=False):
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
-        Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes `token_ids`,
-        `segment_ids`, `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples [batch] with the same features
-        as `serving_default` has inputs. Each answers `probabilities` [batch, labels], `label` [batch] and `score_<label>` [batch]
-        for every label; with several labels at once also `labels` [batch, labels], the names of those that hold, else "";
-        regression answers `values` [batch, outputs] and each output by its name.
+        Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
+        `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples
+        [batch] with the same features as `serving_default` has inputs. Each answers `probabilities` [batch, labels],
+        `label` [batch] and `score_<label>` [batch] for every label; with several labels at once also `labels` [batch,
+        labels], the names of those that hold, else ""; regression answers `values` [batch, outputs] and each output by
+        its name.
 
         Args:
-            path: str or Path. The folder to write, for example "models/intents/1"; the server takes its name for the version.
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it. bfloat16 halves the
-                size and is faster on processors that have it.
+            path: str or Path. The folder to write, for example "models/intents/1"; the server takes its name for the
+                version.
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+                bfloat16 halves the size and is faster on processors that have it.
             pairs: bool. Whether the inputs are pairs of texts.
 
         Returns:
@@ -271,7 +280,9 @@ class BertClassifier(TextModel):
 
         check_export_path(path)
         if self.preprocessor is None:
-            raise ValueError("a SavedModel that takes text needs a preprocessor, and this classifier was made without one")
+            raise ValueError(
+                "a SavedModel that takes text needs a preprocessor, and this classifier was made without one"
+            )
         served = self if dtype is None else self._with_dtype(dtype)
         return write_saved_model(
             path,
@@ -348,22 +359,24 @@ class BertClassifier(TextModel):
 
         Args:
             path: str or Path, as for `BertEncoder.from_checkpoint`.
-            labels: list of names or their number; None takes the labels of the checkpoint's own classifier. Its layer is used
-                when the labels agree; else the layer starts at random, as the report says.
+            labels: list of names or their number; None takes the labels of the checkpoint's own classifier. Its layer
+                is used when the labels agree; else the layer starts at random, as the report says.
             problem_type: str; None takes the checkpoint's, or single labels.
             sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
             lower_case: bool; None takes what the checkpoint says, or what its vocabulary shows.
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
             dropout: float; None takes the checkpoint's, or 0.1.
             class_weights, freeze, seed, name: as for the constructor.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example `dtype`.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
+                `dtype`.
 
         Returns:
-            A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not used.
+            A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
+            used.
 
         Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no labels are
-                known; if `lower_case` contradicts the checkpoint.
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
+                labels are known; if `lower_case` contradicts the checkpoint.
         """
         from keras_bert.checkpoints.reader import read_checkpoint
 
@@ -372,7 +385,9 @@ class BertClassifier(TextModel):
         problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
         own_labels = head.get("label_names") or head.get("num_labels")
         if labels is None and own_labels is None and problem_type != REGRESSION:
-            raise ValueError(f"{path} has no classifier, so its labels are not known; give labels=[...], a list of names")
+            raise ValueError(
+                f"{path} has no classifier, so its labels are not known; give labels=[...], a list of names"
+            )
         classifier = cls(
             BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}),
             labels=own_labels if labels is None else labels,
@@ -417,7 +432,9 @@ def _preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length):
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
     if vocabulary is None:
-        raise ValueError(f"{checkpoint.path} has no vocab.txt beside it; give vocabulary=, a file or a list of wordpieces")
+        raise ValueError(
+            f"{checkpoint.path} has no vocab.txt beside it; give vocabulary=, a file or a list of wordpieces"
+        )
     tokenizer = BertTokenizer(vocabulary, _lower_case(checkpoint, vocabulary, lower_case), checkpoint.strip_accents)
     return BertPreprocessor(tokenizer, sequence_length)
 
@@ -429,8 +446,8 @@ def _lower_case(checkpoint, vocabulary, lower_case):
     known = checkpoint.lower_case if checkpoint.lower_case is not None else is_lower_case_vocabulary(words)
     if lower_case is not None and lower_case != known:
         raise ValueError(
-            f"lower_case={lower_case} contradicts the checkpoint {checkpoint.path}, which was trained with lower_case={known}; "
-            "leave lower_case out"
+            f"lower_case={lower_case} contradicts the checkpoint {checkpoint.path}, "
+            f"which was trained with lower_case={known}; leave lower_case out"
         )
     return known
 

@@ -15,7 +15,8 @@ def output_names(labels, problem_type):
 
     Args:
         labels: list of str.
-        problem_type: str. Scores of classifiers are `score_<label>`; values of a regression bear the label's name alone.
+        problem_type: str. Scores of classifiers are `score_<label>`; values of a regression bear the label's name
+            alone.
 
     Returns:
         list of str, distinct; what is not a letter, digit or underscore becomes an underscore.
@@ -41,8 +42,9 @@ def serving_signatures(classifier, pairs):
         pairs: bool. Whether it takes `text_a` and `text_b` or `text`.
 
     Returns:
-        dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch], `tokens` the ids
-        [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the text inputs.
+        dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
+        `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
+        text inputs.
     """
     text_names = ("text_a", "text_b") if pairs else ("text",)
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in text_names}
@@ -71,13 +73,16 @@ def serving_signatures(classifier, pairs):
 def _answers(classifier, logits):
     """The named outputs of every signature, from logits [batch, labels]."""
     values = tf.cast(classifier.probabilities(logits), tf.float32)
-    answers = dict(zip(output_names(classifier.labels, classifier.problem_type), tf.unstack(values, axis=1), strict=True))
+    answers = dict(
+        zip(output_names(classifier.labels, classifier.problem_type), tf.unstack(values, axis=1), strict=True)
+    )
     if classifier.problem_type == REGRESSION:
         return {**answers, "values": values}
     names = tf.constant(classifier.labels)
     answers.update(probabilities=values, label=tf.gather(names, tf.argmax(values, axis=1)))
     if classifier.problem_type == MULTI_LABEL:
-        # One column a label, empty where it does not hold: an answer has as many rows as the request, but no ragged columns.
+        # One column a label, empty where it does not hold: an answer has as many rows as the request, but no ragged
+        # columns.
         answers["labels"] = tf.where(values >= 0.5, names[None], "")
     return answers
 
@@ -107,6 +112,7 @@ def warmup_requests(classifier, pairs):
 
 def _example(inputs, row):
     features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[row].encode()])) for name, texts in inputs.items()
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[row].encode()]))
+        for name, texts in inputs.items()
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()

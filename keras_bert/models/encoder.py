@@ -28,10 +28,11 @@ _INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask", "position_ids", "seq
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertEncoder(keras.Model):
-    """BERT's encoder: embeddings, a stack of transformer blocks, a pooler (paper, section 3; google-research/bert, modeling.py).
+    """BERT's encoder: embeddings, a stack of transformer blocks, a pooler (paper, section 3; google-research/bert,
+    modeling.py).
 
-    Use it below a head of your own, or as it is for features. It is written in `keras.ops` and runs on any Keras backend. All
-    variables exist as soon as the constructor returns.
+    Use it below a head of your own, or as it is for features. It is written in `keras.ops` and runs on any Keras
+    backend. All variables exist as soon as the constructor returns.
 
     Args:
         vocab_size: int. Rows of the word table.
@@ -56,7 +57,8 @@ class BertEncoder(keras.Model):
         segment_ids: 0 for the first text, 1 for the second. All 0 if absent.
         padding_mask: 1 where there is a token, 0 where there is padding. All 1 if absent.
         position_ids: optional; 0, 1, 2, ... if absent.
-        sequence_ids: optional; which of several sequences packed into one row a token belongs to. Attention stays inside one.
+        sequence_ids: optional; which of several sequences packed into one row a token belongs to. Attention stays
+            inside one.
 
     Outputs: a dict of
         sequence_output: float [batch, length, hidden].
@@ -65,8 +67,8 @@ class BertEncoder(keras.Model):
         attention_scores: with `return_attention_scores=True`, a list of `num_hidden_layers` float32 probabilities
             [batch, heads, from, to].
 
-    In mixed precision, matrix products run in the compute dtype; normalisation and softmax stay in float32. Padding has no
-    influence on a token's output, and a row that is all padding is finite.
+    In mixed precision, matrix products run in the compute dtype; normalisation and softmax stay in float32. Padding has
+    no influence on a token's output, and a row that is all padding is finite.
 
     Raises:
         ValueError: on sizes that do not fit together, unknown names, or an input longer than `max_position_embeddings`.
@@ -273,8 +275,8 @@ class BertEncoder(keras.Model):
             **kwargs: constructor arguments that replace the checkpoint's, for example `hidden_dropout_prob` or `dtype`.
 
         Returns:
-            A BertEncoder. Its attribute `checkpoint_report` says name by name what was read, what stayed random (the pooler of a
-            checkpoint without one), and what in the file was not used; the log says it too.
+            A BertEncoder. Its attribute `checkpoint_report` says name by name what was read, what stayed random (the
+            pooler of a checkpoint without one), and what in the file was not used; the log says it too.
 
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.

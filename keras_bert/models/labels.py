@@ -52,8 +52,8 @@ def encode_labels(values, names, problem_type):
     """Labels as a user writes them, as the numbers that the loss takes.
 
     Args:
-        values: for single labels: names or numbers [examples]. For several labels: a list of lists of names, or zeros and ones
-            [examples, labels]. For regression: numbers [examples] or [examples, outputs].
+        values: for single labels: names or numbers [examples]. For several labels: a list of lists of names, or zeros
+            and ones [examples, labels]. For regression: numbers [examples] or [examples, outputs].
         names: list of str. The classifier's labels.
         problem_type: str. One of `PROBLEM_TYPES`.
 
@@ -61,7 +61,8 @@ def encode_labels(values, names, problem_type):
         NumPy array: int32 [examples], float32 [examples, labels], or float32 [examples, outputs].
 
     Raises:
-        ValueError: on an unknown label, a number out of range, or a shape that does not fit; it names the first offender.
+        ValueError: on an unknown label, a number out of range, or a shape that does not fit; it names the first
+            offender.
 
     Example:
 
@@ -79,7 +80,9 @@ def encode_labels(values, names, problem_type):
     if array.ndim != 2 or array.shape[1] != len(names):
         raise ValueError(f"regression targets must have the shape [examples, {len(names)}], got {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"regression targets must be finite; target {int(np.argmin(np.isfinite(array).all(1)))} is not")
+        raise ValueError(
+            f"regression targets must be finite; target {int(np.argmin(np.isfinite(array).all(1)))} is not"
+        )
     return array
 
 
@@ -99,7 +102,8 @@ def _encode_single(values, names):
     if wrong.any():
         i = int(np.argmax(wrong))
         raise ValueError(
-            f"labels must be whole numbers from 0 to {len(names) - 1} (there are {len(names)} labels); label {i} is {array[i]}"
+            f"labels must be whole numbers from 0 to {len(names) - 1} (there are {len(names)} labels); "
+            f"label {i} is {array[i]}"
         )
     return array.astype("int32")
 
@@ -118,7 +122,9 @@ def _encode_multiple(values, names):
             f"got the shape {array.shape}"
         )
     if not np.isin(array, (0, 1)).all():
-        raise ValueError(f"several labels at once are zeros and ones; row {int(np.argmin(np.isin(array, (0, 1)).all(1)))} is not")
+        raise ValueError(
+            f"several labels at once are zeros and ones; row {int(np.argmin(np.isin(array, (0, 1)).all(1)))} is not"
+        )
     return array.astype("float32")
 
 
@@ -152,8 +158,8 @@ def class_weight_list(class_weights, names):
     """Weights by label name or number, as a list in the order of the labels.
 
     Args:
-        class_weights: None, a list with a weight for every label, or a dict of label name (or number) to weight; labels that are
-            not in the dict weigh 1.
+        class_weights: None, a list with a weight for every label, or a dict of label name (or number) to weight; labels
+            that are not in the dict weigh 1.
         names: list of str. The classifier's labels.
 
     Returns:

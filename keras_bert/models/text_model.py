@@ -11,11 +11,12 @@ DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 class TextModel(keras.Model):
     """A Keras model that carries its preprocessor, so that `fit`, `evaluate` and `predict` take texts as well as ids.
 
-    Texts are a list or array of strings, a tuple of two of them for pairs, a dict (`text`, or `text_a` and `text_b`), or a batched
-    tf.data.Dataset of these. Ids are a dict of int arrays [examples, length], or a batched dataset of such dicts.
+    Texts are a list or array of strings, a tuple of two of them for pairs, a dict (`text`, or `text_a` and `text_b`),
+    or a batched tf.data.Dataset of these. Ids are a dict of int arrays [examples, length], or a batched dataset of such
+    dicts.
 
-    A subclass has an `encoder`, says how its labels become numbers (`encode_labels`) and what its losses are (`loss_terms`); Keras'
-    loss is made from the latter.
+    A subclass has an `encoder`, says how its labels become numbers (`encode_labels`) and what its losses are
+    (`loss_terms`); Keras' loss is made from the latter.
 
     Args:
         encoder: a `BertEncoder`.
@@ -101,10 +102,12 @@ class TextModel(keras.Model):
         """Trains on texts or ids; Keras' `fit` with the same arguments.
 
         Args:
-            x: texts or ids, as the class says; a dataset gives `(x, y)` or `(x, y, sample_weight)` and is already batched.
+            x: texts or ids, as the class says; a dataset gives `(x, y)` or `(x, y, sample_weight)` and is already
+                batched.
             y: labels, as `encode_labels` takes them; None with a dataset.
             batch_size: int. Texts in a batch; 32 if None.
-            **kwargs: as in Keras. `validation_data` may hold texts too; `class_weight` is a dict of label name or number to weight.
+            **kwargs: as in Keras. `validation_data` may hold texts too; `class_weight` is a dict of label name or
+                number to weight.
 
         Returns:
             A Keras History.
@@ -148,7 +151,8 @@ class TextModel(keras.Model):
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         """The model's outputs for texts or ids, in the order given; Keras' `predict` with the same arguments.
 
-        What is in memory is sorted by length first, so that a batch holds little padding; the results are put back in order.
+        What is in memory is sorted by length first, so that a batch holds little padding; the results are put back in
+        order.
 
         Args:
             x: texts or ids, as for `fit`, without labels.
@@ -170,7 +174,8 @@ class TextModel(keras.Model):
         return outputs[np.argsort(order)] if steps is None else outputs
 
     def _sortable(self, x):
-        """Columns, the function that makes a batch of ids of them, and lengths; three Nones if `x` has no known length."""
+        """Columns, the function that makes a batch of ids of them, and lengths; three Nones if `x` has no known
+        length."""
         columns = self._text_columns(x)
         if columns is not None:
             return columns, self.preprocessor, self._count_tokens(columns)
@@ -217,7 +222,9 @@ class TextModel(keras.Model):
         if hasattr(data, "element_spec"):
             return self._prepared_dataset(data)
         if not isinstance(data, tuple) or len(data) not in (2, 3):
-            raise ValueError(f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}")
+            raise ValueError(
+                f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}"
+            )
         x, y, sample_weight = data if len(data) == 3 else (*data, None)
         inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
         if "y" not in inputs:
@@ -235,7 +242,8 @@ class TextModel(keras.Model):
         if columns is not None and self.preprocessor is None:
             raise ValueError(
                 "this model has no preprocessor and takes ids only, but got texts; "
-                "give the constructor preprocessor=BertPreprocessor(tokenizer), or pass token_ids, segment_ids, padding_mask"
+                "give the constructor preprocessor=BertPreprocessor(tokenizer), "
+                "or pass token_ids, segment_ids, padding_mask"
             )
         return columns
 
@@ -264,11 +272,12 @@ class TextModel(keras.Model):
                 )
         if shape[1] > self.encoder.max_position_embeddings:
             raise ValueError(
-                f"the ids are {shape[1]} tokens long; the encoder has positions for {self.encoder.max_position_embeddings}"
+                f"the ids are {shape[1]} tokens long; "
+                f"the encoder has positions for {self.encoder.max_position_embeddings}"
             )
         for name, limit in (("token_ids", self.encoder.vocab_size), ("segment_ids", self.encoder.type_vocab_size)):
             values = ids.get(name)
-            if values is not None and values.size and not (0 <= values.min() and values.max() < limit):
+            if values is not None and values.size and not (values.min() >= 0 and values.max() < limit):
                 raise ValueError(
                     f"{name} must be from 0 to {limit - 1}; they reach from {values.min()} to {values.max()}"
                 )
@@ -276,7 +285,9 @@ class TextModel(keras.Model):
 
     def _require_compiled(self, what):
         if not self.compiled:
-            raise ValueError(f"compile the model before `{what}`, for example model.compile(keras_bert.BertAdamW(5e-5))")
+            raise ValueError(
+                f"compile the model before `{what}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
+            )
 
 
 def _check_preprocessor(preprocessor, encoder):

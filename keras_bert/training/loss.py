@@ -7,14 +7,16 @@ from keras import ops
 def total_loss(terms):
     """The sum of the terms, each divided by its weight over the whole batch.
 
-    Under a distribution strategy a replica sees a part of the batch. Its weight is summed over the replicas first, so that the
-    gradients, summed over the replicas, are those of the whole batch, however unevenly labels and weights fall.
+    Under a distribution strategy a replica sees a part of the batch. Its weight is summed over the replicas first, so
+    that the gradients, summed over the replicas, are those of the whole batch, however unevenly labels and weights
+    fall.
 
-    Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much say as one
-    with many.
+    Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much
+    say as one with many.
 
     Args:
-        terms: dict of name to `(sum, weight)`, two float scalars: the weighted sum of the losses and the sum of the weights.
+        terms: dict of name to `(sum, weight)`, two float scalars: the weighted sum of the losses and the sum of the
+            weights.
 
     Returns:
         float scalar, this replica's share of the loss.
