@@ -42,6 +42,8 @@ def text_columns(x):
     else:
         return None
     lengths = {name: len(values) for name, values in columns.items()}
+    if not all(lengths.values()):
+        raise ValueError(f"there are no texts; the lengths are {lengths}")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"text_a and text_b must have the same number of texts, got {lengths}")
     return columns
@@ -55,7 +57,7 @@ def _holds_strings(values):
         return kind in "US" or (
             kind == "O" and len(values) > 0 and isinstance(np.asarray(values).flat[0], (str, bytes))
         )
-    return isinstance(values, list) and len(values) > 0 and isinstance(values[0], (str, bytes))
+    return isinstance(values, list) and (not values or isinstance(values[0], (str, bytes)))
 
 
 def _string_array(values, name):

@@ -164,29 +164,31 @@ def log_long_texts(token_counts, sequence_length, treatment):
     return too_long
 
 
-def encode_names(labels, names):
-    """Label names in a tensor, as numbers.
+def encode_single_labels(labels, names):
+    """Labels in a tensor, names or numbers, as numbers that are certain to be labels.
 
     Args:
-        labels: string tensor [batch].
+        labels: string or integer tensor [batch] or [batch, 1].
         names: list of str, the labels in order.
 
     Returns:
         int32 tensor [batch].
 
     Raises:
-        tf.errors.InvalidArgumentError: when it runs on a name that is not in the list.
+        tf.errors.InvalidArgumentError: when it runs on a label that is not in the list.
 
     Example:
 
-    >>> encode_names(tf.constant(["b", "a"]), ["a", "b"]).numpy().tolist()
+    >>> encode_single_labels(tf.constant(["b", "a"]), ["a", "b"]).numpy().tolist()
     [1, 0]
     """
-    equal = labels[:, None] == tf.constant(names)  # [batch, names]
+    labels = tf.reshape(labels, [-1])
+    known_labels = tf.constant(names) if labels.dtype == tf.string else tf.range(len(names), dtype=labels.dtype)
+    equal = labels[:, None] == known_labels  # [batch, names]
     known = tf.reduce_any(equal, axis=1)
     unknown = tf.boolean_mask(labels, ~known)
     check = tf.debugging.Assert(
-        tf.reduce_all(known), ["labels that the model does not have:", unknown, "it has:", names]
+        tf.reduce_all(known), ["labels that the model does not have:", unknown, "it has:", known_labels]
     )
     with tf.control_dependencies([check]):
         return tf.argmax(tf.cast(equal, tf.int32), axis=1, output_type=tf.int32)

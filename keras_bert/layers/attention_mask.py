@@ -29,7 +29,7 @@ def make_attention_mask(padding_mask, direction=BIDIRECTIONAL, sequence_ids=None
 
     Example:
 
-    >>> make_attention_mask(np.array([[1, 1, 0]]), "left_to_right")[0].tolist()
+    >>> make_attention_mask(np.array([[1, 1, 0]]), "left_to_right")[0].numpy().tolist()
     [[True, False, False], [True, True, False], [True, True, False]]
     """
     if direction not in ATTENTION_DIRECTIONS:

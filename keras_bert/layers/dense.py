@@ -28,7 +28,7 @@ class Dense(keras.layers.Layer):
 
     Example:
 
-    >>> Dense(3)(np.ones([2, 5, 4])).shape
+    >>> tuple(Dense(3)(np.ones([2, 5, 4])).shape)
     (2, 5, 3)
     """
 

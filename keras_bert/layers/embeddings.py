@@ -34,7 +34,7 @@ class Embeddings(keras.layers.Layer):
 
     Example:
 
-    >>> Embeddings(10, 8)(np.zeros([1, 3], "int32"), np.zeros([1, 3], "int32")).shape
+    >>> tuple(Embeddings(10, 8)(np.zeros([1, 3], "int32"), np.zeros([1, 3], "int32")).shape)
     (1, 3, 8)
     """
 

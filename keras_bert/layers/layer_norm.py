@@ -21,7 +21,7 @@ class LayerNorm(keras.layers.Layer):
 
     Example:
 
-    >>> LayerNorm()(np.array([[1.0, 3.0]])).tolist()
+    >>> np.array(LayerNorm()(np.array([[1.0, 3.0]]))).tolist()
     [[-1.0, 1.0]]
     """
 

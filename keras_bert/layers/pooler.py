@@ -23,7 +23,7 @@ class Pooler(Dense):
 
     Example:
 
-    >>> Pooler(8)(np.ones([2, 3, 8])).shape
+    >>> tuple(Pooler(8)(np.ones([2, 3, 8])).shape)
     (2, 8)
     """
 

@@ -38,7 +38,7 @@ class SelfAttention(keras.layers.Layer):
 
     Example:
 
-    >>> SelfAttention(2)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape
+    >>> tuple(SelfAttention(2)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape)
     (1, 3, 8)
     """
 

@@ -34,7 +34,7 @@ class TransformerBlock(keras.layers.Layer):
 
     Example:
 
-    >>> TransformerBlock(2, 16)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape
+    >>> tuple(TransformerBlock(2, 16)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape)
     (1, 3, 8)
     """
 

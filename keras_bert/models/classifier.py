@@ -192,12 +192,12 @@ class BertClassifier(TextModel):
         return encode_labels(labels, self.labels, self.problem_type)
 
     def encode_labels_in_graph(self, labels):
-        """Labels from a dataset: names become numbers, numbers stay."""
-        if labels.dtype != "string":
+        """Labels from a dataset: names become numbers; numbers of single labels are checked."""
+        if self.problem_type != SINGLE_LABEL:
             return labels
-        from keras_bert.data.in_memory import encode_names
+        from keras_bert.data.in_memory import encode_single_labels
 
-        return encode_names(labels, self.labels)
+        return encode_single_labels(labels, self.labels)
 
     def class_weights_by_id(self, class_weight):
         """`fit`'s class_weight as a dict of label number to weight, or None."""

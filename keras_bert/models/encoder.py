@@ -77,7 +77,7 @@ class BertEncoder(keras.Model):
 
     >>> encoder = BertEncoder(vocab_size=100, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
     >>> outputs = encoder({"token_ids": np.array([[2, 45, 3]]), "padding_mask": np.array([[1, 1, 1]])})
-    >>> outputs["sequence_output"].shape, outputs["pooled_output"].shape
+    >>> tuple(outputs["sequence_output"].shape), tuple(outputs["pooled_output"].shape)
     ((1, 3, 8), (1, 8))
     """
 

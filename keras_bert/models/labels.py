@@ -133,7 +133,7 @@ def _is_name_list(row):
 
 
 def _index(value, names, position):
-    name = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    name = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     if name not in names:
         raise ValueError(f"label {position} is {name!r}, which is not among the model's labels {_shortened(names)}")
     return names.index(name)

@@ -28,7 +28,10 @@ def random_inputs(batch=3, length=10):
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
 def test_equals_hugging_face(shared, activation):
     folder = shared / "golden" / "hf_tiny"
-    inputs, expected = np.load(folder / "inputs.npz"), np.load(folder / activation / "sequence_classification" / "outputs.npz")
+    inputs, expected = (
+        np.load(folder / "inputs.npz"),
+        np.load(folder / activation / "sequence_classification" / "outputs.npz"),
+    )
     encoder = BertEncoder.from_checkpoint(folder / activation / "sequence_classification")
     ids = {
         "token_ids": inputs["input_ids"],

@@ -1,0 +1,249 @@
+"""Normalisation that remembers, for every character of its result, the original characters it comes from.
+
+It takes the steps of `TextNormalizer` one character at a time: what a step makes of a character depends on that
+character alone, but for the final sigma and the order of marks, which have their own functions here.
+Source: none in BERT, whose tokenizer does not keep offsets; the steps are those of `BasicTokenizer` in
+google-research/bert `tokenization.py`.
+"""
+
+import functools
+import sys
+import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_bert.text import normalization
+
+_SIGMAS = (ord("σ"), ord("ς"))
+
+# A letter of four bytes in UTF-8. A word made of it alone exceeds WordPiece's limit in bytes, and so becomes [UNK],
+# whenever it exceeds the limit in characters.
+_LONG_WORD_CHARACTER = 0x10000
+
+
+class NormalizedTexts(NamedTuple):
+    """Normalised texts and the origin of their characters.
+
+    Source: none in BERT.
+
+    Args:
+        texts: string tensor `[batch]`, normalised.
+        codepoints: int32 `[characters]`, the characters of all normalised texts.
+        rows: int64 `[characters]`, the text that each stands in.
+        first: int64 `[characters]`, the first original character it comes from, as an index into the next three.
+        last: int64 `[characters]`, the last one.
+        original_positions: int32 `[original characters]`, the number of each original character within its text.
+        original_starts: int32 `[original characters]`, its first byte within its text.
+        original_ends: int32 `[original characters]`, one past its last byte.
+
+    Example:
+        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
+        >>> normalize_with_origins(tf.constant(["é"]), normalizer).original_ends.numpy().tolist()
+        [2]
+    """
+
+    texts: tf.Tensor
+    codepoints: tf.Tensor
+    rows: tf.Tensor
+    first: tf.Tensor
+    last: tf.Tensor
+    original_positions: tf.Tensor
+    original_starts: tf.Tensor
+    original_ends: tf.Tensor
+
+
+class _Characters(NamedTuple):
+    """Characters on their way through the steps: code point, text, first and last original character."""
+
+    codepoints: tf.Tensor  # int32 [characters]
+    rows: tf.Tensor  # int64 [characters]
+    first: tf.Tensor  # int64 [characters]
+    last: tf.Tensor  # int64 [characters]
+
+
+def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNormalizer) -> NormalizedTexts:
+    """Normalises texts as the normalizer does and keeps the origin of every character.
+
+    Source: `BasicTokenizer` in google-research/bert `tokenization.py` for the steps.
+
+    Args:
+        texts: string tensor `[batch]`, any bytes.
+        normalizer: TextNormalizer, which says which steps to take. The texts returned differ from its own only in
+            words that are too long, which are unknown words here as there.
+
+    Returns:
+        NormalizedTexts.
+
+    Example:
+        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
+        >>> origins = normalize_with_origins(tf.constant(["dé\\u00adj"]), normalizer)
+        >>> origins.texts.numpy().tolist(), origins.first.numpy().tolist()
+        ([b'dej'], [0, 1, 3])
+    """
+    batch_size = tf.size(texts, out_type=tf.int64)
+    decoded, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
+    indices = tf.range(tf.size(decoded.values, out_type=tf.int64))
+    characters = _Characters(decoded.values, decoded.value_rowids(), indices, indices)
+    original_positions = indices - tf.gather(decoded.row_starts(), characters.rows)
+    original_starts = tf.cast(starts.values, tf.int32)
+    original_ends = original_starts + _byte_lengths(decoded.values)
+
+    characters = _rewrite(characters, normalization.clean)
+    if normalizer.special_tokens_in_text:
+        for token, marker in normalization.SPECIAL_TOKEN_MARKERS.items():
+            characters = _mark_special_token(characters, token, marker)
+    if normalizer.lower_case:
+        characters = _lower(characters, batch_size)
+    if normalizer.strip_accents:
+        characters = _rewrite(_order_marks(_rewrite(characters, normalization.decompose)), normalization.strip_marks)
+    characters = _replace_long_words(characters, normalizer.max_characters_per_word)
+    return NormalizedTexts(
+        _encode(characters, batch_size),
+        *characters,
+        tf.cast(original_positions, tf.int32),
+        original_starts,
+        original_ends,
+    )
+
+
+def spans_in_original(
+    normalized: NormalizedTexts, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Translates byte spans of normalised texts into spans of the original ones.
+
+    Source: none in BERT.
+
+    Args:
+        normalized: NormalizedTexts, from `normalize_with_origins`.
+        starts: ragged integer `[batch, (tokens)]`, the first byte of each token in the normalised text.
+        ends: ragged integer, one past its last byte; no token is empty.
+
+    Returns:
+        Four int32 tensors `[all tokens]`: first byte, one past the last byte, first character and one past the last
+        character of each token in the original text.
+
+    Example:
+        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
+        >>> origins = normalize_with_origins(tf.constant(["é!"]), normalizer)
+        >>> one, two = tf.ragged.constant([[1]]), tf.ragged.constant([[2]])
+        >>> [part.numpy().tolist() for part in spans_in_original(origins, one, two)]
+        [[2], [3], [1], [2]]
+    """
+    lengths = _byte_lengths(normalized.codepoints)
+    character_of_byte = tf.repeat(tf.range(tf.size(lengths, out_type=tf.int64)), lengths)
+    text_lengths = tf.cast(tf.strings.length(normalized.texts), tf.int64)
+    row_offsets = tf.gather(tf.cumsum(text_lengths, exclusive=True), starts.value_rowids())
+    first_character = tf.gather(character_of_byte, tf.cast(starts.values, tf.int64) + row_offsets)
+    last_character = tf.gather(character_of_byte, tf.cast(ends.values, tf.int64) + row_offsets - 1)
+
+    # The ordering of marks may have moved characters, so the outermost origin need not be that of an outermost one.
+    covered = tf.ragged.range(first_character, last_character + 1)  # [tokens, (characters)]
+    first = tf.math.segment_min(tf.gather(normalized.first, covered.values), covered.value_rowids())
+    last = tf.math.segment_max(tf.gather(normalized.last, covered.values), covered.value_rowids())
+    return (
+        tf.gather(normalized.original_starts, first),
+        tf.gather(normalized.original_ends, last),
+        tf.gather(normalized.original_positions, first),
+        tf.gather(normalized.original_positions, last) + 1,
+    )
+
+
+def _rewrite(characters: _Characters, step: Callable[[tf.Tensor], tf.Tensor]) -> _Characters:
+    """Replaces every character by what the step makes of it, which may be nothing or several characters."""
+    unique, index = tf.unique(characters.codepoints, out_idx=tf.int64)
+    rewritten = tf.strings.unicode_decode(step(_characters_as_texts(unique)), "UTF-8")  # [unique, (characters)]
+    expanded = tf.gather(rewritten, index)  # [characters, (new characters)]
+    parents = expanded.value_rowids()
+    return _Characters(expanded.values, *(tf.gather(part, parents) for part in characters[1:]))
+
+
+def _characters_as_texts(codepoints: tf.Tensor) -> tf.Tensor:
+    return tf.strings.unicode_encode(codepoints[:, tf.newaxis], "UTF-8")
+
+
+def _encode(characters: _Characters, batch_size: tf.Tensor) -> tf.Tensor:
+    ragged = tf.RaggedTensor.from_value_rowids(characters.codepoints, characters.rows, nrows=batch_size, validate=False)
+    return tf.strings.unicode_encode(ragged, "UTF-8")
+
+
+def _byte_lengths(codepoints: tf.Tensor) -> tf.Tensor:
+    """The number of bytes of characters in UTF-8, int32."""
+    return 1 + sum(tf.cast(codepoints >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000))
+
+
+def _lower(characters: _Characters, batch_size: tf.Tensor) -> _Characters:
+    """Lower-cases each character, and takes the sigmas, whose form depends on their place, from the whole texts."""
+    lowered = _rewrite(characters, normalization.lower)
+    whole = tf.strings.unicode_decode(normalization.lower(_encode(characters, batch_size)), "UTF-8").values
+    sigmas = tf.boolean_mask(whole, _is_sigma(whole))
+    codepoints = tf.tensor_scatter_nd_update(lowered.codepoints, tf.where(_is_sigma(lowered.codepoints)), sigmas)
+    return lowered._replace(codepoints=codepoints)
+
+
+def _is_sigma(codepoints: tf.Tensor) -> tf.Tensor:
+    return tf.logical_or(codepoints == _SIGMAS[0], codepoints == _SIGMAS[1])
+
+
+@functools.cache
+def _combining_classes() -> tuple[list[int], list[int]]:
+    """All code points with a canonical combining class other than 0, ascending, and their classes."""
+    codepoints = [codepoint for codepoint in range(sys.maxunicode + 1) if unicodedata.combining(chr(codepoint))]
+    return codepoints, [unicodedata.combining(chr(codepoint)) for codepoint in codepoints]
+
+
+def _order_marks(characters: _Characters) -> _Characters:
+    """Sorts each run of combining marks by class, as normalisation form NFD does."""
+    marks, classes = (tf.constant(values, tf.int32) for values in _combining_classes())
+    place = tf.minimum(tf.searchsorted(marks, characters.codepoints), tf.size(marks) - 1)
+    is_mark = tf.gather(marks, place) == characters.codepoints
+    combining_class = tf.where(is_mark, tf.gather(classes, place), 0)
+    # A run ends at the next character that is no mark, and with its text.
+    run = tf.cumsum(tf.cast(tf.logical_not(is_mark), tf.int64)) + characters.rows
+    order = tf.argsort(run * 256 + tf.cast(combining_class, tf.int64), stable=True)  # classes are below 256
+    order = tf.ensure_shape(order, [None])  # tf.argsort forgets its rank where a graph's texts are constant and empty
+    return _Characters(*(tf.gather(part, order) for part in characters))
+
+
+def _mark_special_token(characters: _Characters, token: str, marker: str) -> _Characters:
+    """Replaces a special token spelled out by a space, its marker and a space."""
+    size = tf.size(characters.codepoints)
+    length = len(token)
+    # Padded at the end, so that a window may start at every character.
+    codepoints = tf.pad(characters.codepoints, [[0, length]])
+    rows = tf.pad(characters.rows, [[0, length]], constant_values=-1)
+    found = rows[:size] == rows[length - 1 : size + length - 1]
+    for position, letter in enumerate(token):
+        found = tf.logical_and(found, codepoints[position : size + position] == ord(letter))
+    starts = tf.cast(tf.where(found)[:, 0], tf.int32)
+
+    replaced = characters.codepoints
+    for position, letter in enumerate(f" {marker} "):
+        replaced = _scatter(replaced, starts + position, tf.fill(tf.shape(starts), ord(letter)))
+    last = _scatter(characters.last, starts + 1, tf.gather(characters.last, starts + length - 1))
+    first = _scatter(characters.first, starts + 1, tf.gather(characters.first, starts))
+    kept = tf.ones([size], tf.bool)
+    for position in range(3, length):
+        kept = _scatter(kept, starts + position, tf.zeros(tf.shape(starts), tf.bool))
+    marked = _Characters(replaced, characters.rows, first, last)
+    return _Characters(*(tf.boolean_mask(part, kept) for part in marked))
+
+
+def _scatter(values: tf.Tensor, indices: tf.Tensor, updates: tf.Tensor) -> tf.Tensor:
+    return tf.tensor_scatter_nd_update(values, indices[:, tf.newaxis], updates)
+
+
+def _replace_long_words(characters: _Characters, limit: int) -> _Characters:
+    """Makes words of more characters than the limit unknown, character by character."""
+    unique, index = tf.unique(characters.codepoints)
+    separates = tf.gather(
+        tf.strings.regex_full_match(_characters_as_texts(unique), normalization.SEPARATOR_CHARACTER), index
+    )
+    in_word = tf.logical_not(separates)
+    # Words have ascending numbers: a separator starts a new one, and so does a text.
+    word = tf.cumsum(tf.cast(separates, tf.int64)) + characters.rows
+    number_of_words = tf.reduce_max(tf.concat([word, [0]], axis=0)) + 1
+    sizes = tf.math.unsorted_segment_sum(tf.cast(in_word, tf.int32), word, number_of_words)
+    too_long = tf.logical_and(in_word, tf.gather(sizes, word) > limit)
+    return characters._replace(codepoints=tf.where(too_long, _LONG_WORD_CHARACTER, characters.codepoints))

@@ -1,0 +1,152 @@
+"""From texts to the encoder's inputs."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_bert.text.inputs import text_tensor
+from keras_bert.text.pack import check_pad_to, check_sequence_length, pack, packed_lengths
+from keras_bert.text.tokenizer import BertTokenizer
+
+_SINGLE_KEYS = {"text"}
+_PAIR_KEYS = {"text_a", "text_b"}
+
+
+class BertPreprocessor:
+    """Turns texts, or pairs of texts, into the packed ids that `BertEncoder` takes.
+
+    Source: `convert_single_example` in google-research/bert `run_classifier.py`; arXiv 1810.04805, section 3. It works
+    on tensors in `tf.data.Dataset.map`, in `tf.function` and inside an exported SavedModel.
+
+    Args:
+        tokenizer: BertTokenizer.
+        sequence_length: int, most ids a row, `[CLS]` and `[SEP]` included; what is longer is trimmed. At least 2, for
+            pairs 3. Defaults to 128, as in `run_classifier.py`.
+        pad_to: "longest" pads to the longest row of each batch, "max_length" always to `sequence_length`.
+            Differs from BERT: defaults to "longest", which computes less for the same result; "max_length" restores
+            the original.
+
+    Inputs: one of
+        - a string tensor, array or Python list `[batch]`: single texts (a list of two strings is a batch of two texts);
+        - a tuple of two of those: pairs;
+        - `{"text": ...}` or `{"text_a": ..., "text_b": ...}`.
+
+    Outputs: dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`.
+
+    Raises:
+        TypeError: `tokenizer` is no BertTokenizer, or `sequence_length` no int.
+        ValueError: `sequence_length` is below 2, or `pad_to` unknown.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "!"], lower_case=True)
+        >>> preprocessor = BertPreprocessor(tokenizer)
+        >>> preprocessor(["Playing!", "Play"])["token_ids"].numpy().tolist()
+        [[2, 4, 5, 6, 3], [2, 4, 3, 0, 0]]
+        >>> preprocessor((["Play"], ["!"]))["segment_ids"].numpy().tolist()
+        [[0, 0, 0, 1, 1]]
+    """
+
+    def __init__(self, tokenizer: BertTokenizer, sequence_length: int = 128, pad_to: str = "longest"):
+        if not isinstance(tokenizer, BertTokenizer):
+            raise TypeError(
+                f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
+                "Make one with BertTokenizer(vocabulary, lower_case=...)."
+            )
+        check_sequence_length(sequence_length, pair=False)
+        check_pad_to(pad_to)
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+        self.pad_to = pad_to
+
+    def __call__(self, inputs: Any) -> dict[str, tf.Tensor]:
+        """Tokenizes and packs a batch of texts or pairs.
+
+        Args:
+            inputs: texts or pairs, as the class says.
+
+        Returns:
+            dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`.
+
+        Raises:
+            TypeError: something other than text.
+            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
+        """
+        segment_a, segment_b = self._segments(inputs)
+        return pack(
+            segment_a,
+            segment_b,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+            pad_id=self.tokenizer.pad_id,
+            sequence_length=self.sequence_length,
+            pad_to=self.pad_to,
+        )
+
+    def token_counts(self, inputs: Any) -> tf.Tensor:
+        """Counts the ids of each row before anything is trimmed, `[CLS]` and `[SEP]` included.
+
+        A row whose count is above `sequence_length` is one that `__call__` trims.
+
+        Args:
+            inputs: texts or pairs, as the class says.
+
+        Returns:
+            int32 tensor `[batch]`.
+
+        Raises:
+            TypeError: something other than text.
+            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
+        """
+        return packed_lengths(*self._segments(inputs))
+
+    def _segments(self, inputs: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
+        segments = [self.tokenizer.tokenize(texts) for texts in _texts_of(inputs)]
+        return (segments[0], None) if len(segments) == 1 else (segments[0], segments[1])
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""
+        return {
+            "tokenizer": self.tokenizer.get_config(),
+            "sequence_length": self.sequence_length,
+            "pad_to": self.pad_to,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "BertPreprocessor":
+        """Makes the preprocessor that `get_config` described.
+
+        Args:
+            config: dict, from `get_config`.
+
+        Returns:
+            BertPreprocessor.
+        """
+        return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
+
+
+def _texts_of(inputs: Any) -> list[tf.Tensor]:
+    """One string tensor `[batch]`, or two for pairs."""
+    if isinstance(inputs, dict):
+        if set(inputs) not in (_SINGLE_KEYS, _PAIR_KEYS):
+            raise ValueError(
+                'The inputs must have the key "text", or the keys "text_a" and "text_b". '
+                f"Received: {sorted(map(str, inputs))}. Rename or drop the others."
+            )
+        named = {name: inputs[name] for name in sorted(inputs)}
+    elif isinstance(inputs, tuple):
+        if len(inputs) != 2:
+            raise ValueError(
+                f"A tuple must hold two batches of texts, text_a and text_b. Received: {len(inputs)} of them. "
+                "For single texts, give a list, an array or a tensor."
+            )
+        named = dict(zip(("text_a", "text_b"), inputs, strict=True))
+    else:
+        named = {"text": inputs}
+    tensors = {name: text_tensor(texts, name) for name, texts in named.items()}
+    for name, tensor in tensors.items():
+        if tensor.shape.rank != 1:
+            raise ValueError(
+                f"{name} must be a batch of texts, of shape [batch]. Received: a single text. Put it into a list. "
+                "(A list of strings is a batch of single texts, a tuple of two lists a batch of pairs.)"
+            )
+    return list(tensors.values())

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.columns import text_columns
+
+
+@pytest.mark.parametrize(
+    "x, names",
+    [
+        (["a", "b"], ["text"]),
+        ([b"a", "b"], ["text"]),
+        (np.array(["a", "b"]), ["text"]),
+        (np.array(["a", "b"], object), ["text"]),
+        (tf.constant(["a", "b"]), ["text"]),
+        ((["a", "b"], np.array(["c", "d"])), ["text_a", "text_b"]),
+        ({"text": ["a", "b"]}, ["text"]),
+        ({"text_a": ["a", "b"], "text_b": ["c", "d"]}, ["text_a", "text_b"]),
+    ],
+)
+def test_texts(x, names):
+    columns = text_columns(x)
+    assert list(columns) == names
+    assert all(values.dtype == object and len(values) == 2 for values in columns.values())
+
+
+@pytest.mark.parametrize("x", [np.zeros([2, 3]), {"token_ids": [[1]]}, [[1, 2]], None, "a text", {"text_a": ["a"]}, 3])
+def test_other_things_are_not_texts(x):
+    assert text_columns(x) is None
+
+
+@pytest.mark.parametrize(
+    "x, error, message",
+    [
+        ([], ValueError, "there are no texts"),
+        ((["a"], []), ValueError, "there are no texts"),
+        ((["a"], ["b", "c"]), ValueError, "the same number"),
+        (["a", None], TypeError, r"text\[1\] must be a string, got None"),
+        (["a", float("nan")], TypeError, r"text\[1\] must be a string, got nan"),
+        (np.array([["a"], ["b"]]), ValueError, "one-dimensional"),
+    ],
+)
+def test_bad_texts(x, error, message):
+    with pytest.raises(error, match=message):
+        text_columns(x)

@@ -1,0 +1,301 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.labels import MULTI_LABEL, REGRESSION
+from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
+
+TEXTS, LABELS = toy_reviews(64)
+
+
+def trained(classifier, x=TEXTS, y=LABELS, epochs=12, **arguments):
+    classifier.compile(keras_bert.BertAdamW(5e-3, bias_correction=True))
+    classifier.fit(x, y, epochs=epochs, batch_size=16, verbose=0, **arguments)
+    return classifier
+
+
+def test_learns_from_strings():
+    classifier = trained(toy_classifier())
+    assert classifier.evaluate(TEXTS, LABELS, verbose=0, return_dict=True)["accuracy"] > 0.95
+    assert classifier.predict_labels(["the film was lovely .", "awful"]) == ["positive", "negative"]
+    probabilities = classifier.predict_probabilities(TEXTS[:3])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_predict_keeps_the_order_and_equals_a_direct_call():
+    classifier = toy_classifier()
+    logits = classifier.predict(TEXTS, batch_size=8, verbose=0)
+    one_by_one = [np.array(classifier(classifier.preprocessor([text]))) for text in TEXTS]
+    np.testing.assert_allclose(logits, np.concatenate(one_by_one), atol=1e-6)
+
+
+def test_all_forms_of_input_agree():
+    classifier = toy_classifier()
+    ids = {name: values.numpy() for name, values in toy_preprocessor(pad_to="max_length")(TEXTS).items()}
+    expected = classifier.predict(TEXTS, verbose=0)
+    for x in (
+        np.array(TEXTS),
+        np.array(TEXTS, object),
+        [text.encode() for text in TEXTS],
+        tf.constant(TEXTS),
+        {"text": TEXTS},
+        ids,
+        tf.data.Dataset.from_tensor_slices(TEXTS).batch(7),
+        tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(7),
+        tf.data.Dataset.from_tensor_slices(ids).batch(7),
+    ):
+        np.testing.assert_allclose(classifier.predict(x, verbose=0), expected, atol=1e-6)
+
+
+def test_all_forms_of_labels_agree():
+    numbers = np.array([int(label == "positive") for label in LABELS])
+    ids = {name: values.numpy() for name, values in toy_preprocessor(pad_to="max_length")(TEXTS).items()}
+    batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(32)
+    losses = []
+    for arguments in (
+        (TEXTS, LABELS),
+        (TEXTS, numbers),
+        (TEXTS, numbers[:, None]),
+        (np.array(TEXTS), np.array(LABELS)),
+        (ids, LABELS),
+        (batches,),
+        (tf.data.Dataset.from_tensor_slices((ids, numbers)).batch(32),),
+    ):
+        classifier = toy_classifier()
+        classifier.compile()
+        losses.append(classifier.evaluate(*arguments, batch_size=32, verbose=0))
+    np.testing.assert_allclose(losses, np.broadcast_to(losses[0], np.shape(losses)), atol=1e-6)
+
+
+def test_pairs():
+    classifier = toy_classifier(["same", "different"])
+    a, b = TEXTS[:8], TEXTS[8:16]
+    expected = classifier.predict((a, b), verbose=0)
+    np.testing.assert_allclose(classifier.predict({"text_a": a, "text_b": b}, verbose=0), expected, atol=1e-6)
+    batches = tf.data.Dataset.from_tensor_slices({"text_a": a, "text_b": b}).batch(3)
+    np.testing.assert_allclose(classifier.predict(batches, verbose=0), expected, atol=1e-6)
+    assert np.abs(classifier.predict((b, a), verbose=0) - expected).max() > 1e-4
+
+
+def test_several_labels_at_once():
+    texts = ["good", "bad", "good and bad", "the film"] * 8
+    labels = [["praise"], ["blame"], ["praise", "blame"], []] * 8
+    classifier = trained(toy_classifier(["praise", "blame"], problem_type=MULTI_LABEL), texts, labels, epochs=25)
+    assert classifier.predict_labels(texts[:4]) == labels[:4]
+    assert classifier.evaluate(texts, labels, verbose=0, return_dict=True)["accuracy"] == 1.0
+
+
+def test_regression():
+    targets = [1.0 if label == "positive" else -1.0 for label in LABELS]
+    classifier = trained(toy_classifier(None, problem_type=REGRESSION), y=targets, epochs=20)
+    assert classifier.evaluate(TEXTS, targets, verbose=0, return_dict=True)["mse"] < 0.2
+    assert classifier.predict(TEXTS[:5], verbose=0).shape == (5, 1)
+
+
+def test_loss_is_the_weighted_mean_of_cross_entropies():
+    classifier = toy_classifier(["a", "b", "c"], class_weights={"b": 3.0})
+    logits = np.random.default_rng(0).normal(size=[4, 3]).astype("float32")
+    labels, sample_weight = np.array([0, 1, 1, 2]), np.array([1.0, 0.5, 2.0, 0.0], "float32")
+    losses = -np.log((np.exp(logits) / np.exp(logits).sum(1, keepdims=True))[np.arange(4), labels])
+    weights = np.array([1.0, 3.0, 3.0, 1.0]) * sample_weight
+    loss_sum, weight = classifier.loss_terms(labels, tf.constant(logits), tf.constant(sample_weight))["loss"]
+    assert float(loss_sum) == pytest.approx((losses * weights).sum(), rel=1e-6)
+    assert float(weight) == weights.sum()
+
+
+def test_loss_of_several_labels_is_the_mean_over_labels():
+    classifier = toy_classifier(["a", "b"], problem_type=MULTI_LABEL, class_weights=[1.0, 2.0])
+    logits = np.array([[5.0, -2.0], [0.5, 30.0]], "float32")
+    labels = np.array([[1.0, 0.0], [0.0, 1.0]], "float32")
+    probabilities = 1 / (1 + np.exp(-logits.astype("float64")))
+    losses = -np.log(np.where(labels == 1, probabilities, 1 - probabilities)) * [1.0, 2.0]
+    loss_sum, weight = classifier.loss_terms(labels, tf.constant(logits))["loss"]
+    assert float(loss_sum) == pytest.approx(losses.sum(), rel=1e-5)
+    assert float(weight) == 6.0
+
+
+@pytest.mark.parametrize("form", ["constructor", "fit by name", "fit by number", "dataset"])
+def test_class_weights_silence_a_class(form):
+    weights = {"fit by number": {1: 0.0}}.get(form, {"positive": 0.0})
+    classifier = toy_classifier(class_weights=weights if form == "constructor" else None)
+    classifier.compile(keras_bert.BertAdamW(5e-3))
+    x = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(16) if form == "dataset" else TEXTS
+    fit_weights = {} if form == "constructor" else {"class_weight": weights}
+    classifier.fit(x, None if form == "dataset" else LABELS, epochs=4, verbose=0, **fit_weights)
+    assert set(classifier.predict_labels(TEXTS)) == {"negative"}
+
+
+@pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder", 1, 2])
+def test_freeze_leaves_exactly_that_as_it_is(freeze):
+    classifier = toy_classifier(freeze=freeze)
+    before = {path: np.array(variable) for path, variable in classifier.variables_by_path().items()}
+    trained(classifier, epochs=1)
+    changed = {path for path, v in classifier.variables_by_path().items() if (np.array(v) != before[path]).any()}
+
+    def is_frozen(path):
+        if freeze == "none":
+            return False
+        if freeze == "encoder":
+            return path.startswith("encoder/")
+        blocks = range(freeze) if isinstance(freeze, int) else ()
+        return path.startswith(("encoder/embeddings/", *(f"encoder/transformer_block_{i}/" for i in blocks)))
+
+    assert changed == {path for path in before if not is_frozen(path)}
+
+
+def test_saved_model_brings_everything_back(tmp_path):
+    classifier = trained(toy_classifier(class_weights=[1.0, 2.0], freeze="embeddings"), epochs=2)
+    classifier.save(tmp_path / "classifier.keras")
+    loaded = keras.models.load_model(tmp_path / "classifier.keras")
+    assert loaded.labels == ["negative", "positive"]
+    assert loaded.class_weights == [1.0, 2.0]
+    assert loaded.get_config() == classifier.get_config()
+    np.testing.assert_array_equal(loaded.predict(TEXTS, verbose=0), classifier.predict(TEXTS, verbose=0))
+    assert loaded.evaluate(TEXTS, LABELS, verbose=0) == classifier.evaluate(TEXTS, LABELS, verbose=0)
+    assert int(loaded.optimizer.iterations) == int(classifier.optimizer.iterations) == 8
+
+
+def test_tensorflow_checkpoint_keeps_every_variable(tmp_path):
+    classifier = toy_classifier()
+    file = tf.train.Checkpoint(model=classifier).write(str(tmp_path / "checkpoint"))
+    saved = [name for name, _ in tf.train.list_variables(file) if "VARIABLE_VALUE" in name]
+    assert len(saved) == len(classifier.variables)
+
+
+def test_validation_data_and_split():
+    classifier = toy_classifier()
+    classifier.compile()
+    given = classifier.fit(TEXTS[:48], LABELS[:48], validation_data=(TEXTS[48:], LABELS[48:]), verbose=0)
+    assert set(given.history) == {"accuracy", "loss", "val_accuracy", "val_loss"}
+    before = toy_classifier()
+    before.compile()
+    expected = before.evaluate(TEXTS[48:], LABELS[48:], verbose=0)[0]
+    frozen = toy_classifier()
+    frozen.compile(keras_bert.BertAdamW(0.0))
+    split = frozen.fit(TEXTS, LABELS, validation_split=0.25, verbose=0)
+    assert split.history["val_loss"][0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_long_texts_are_counted(caplog):
+    classifier = toy_classifier()
+    classifier.predict(["good " * 30, "bad"], verbose=0)
+    assert "1 of 2 texts are longer than 16 tokens and were truncated (the longest has 32)" in caplog.text
+
+
+def test_a_seed_repeats_the_whole_training():
+    weights = []
+    for _ in range(2):
+        weights.append([np.array(weight) for weight in trained(toy_classifier(), epochs=2).weights])
+    for one, two in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_dropout_is_on_the_pooled_output():
+    classifier = toy_classifier(
+        dropout=0.5, encoder_arguments={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    )
+    ids = classifier.preprocessor(TEXTS[:4])
+    assert np.abs(np.array(classifier(ids, training=True)) - np.array(classifier(ids))).max() > 1e-4
+    without = toy_classifier(
+        dropout=0.0, encoder_arguments={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    )
+    np.testing.assert_array_equal(without(ids, training=True), without(ids))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"labels": ["a", "a"]}, r"distinct; these are given more than once: \['a'\]"),
+        ({"labels": ["a"]}, "needs at least 2 labels"),
+        ({"labels": "ab"}, "a list of names, or their number; got 'ab'"),
+        ({"problem_type": "ranking"}, "unknown problem_type 'ranking'; allowed are"),
+        ({"freeze": "half"}, "from 1 to 2; got 'half'"),
+        ({"freeze": 3}, "from 1 to 2; got 3"),
+        ({"class_weights": [1.0]}, "must be 2, one for each label; got 1"),
+        ({"class_weights": {"neutral": 1.0}}, "the label 'neutral', which is not among"),
+        ({"class_weights": [1.0, -1.0]}, "that of 'positive' is -1.0"),
+        ({"encoder_arguments": {"with_pooler": False}}, "with_pooler=True"),
+        ({"encoder_arguments": {"vocab_size": 7}}, "22 wordpieces and the encoder 7"),
+        (
+            {"preprocessor": toy_preprocessor(sequence_length=33)},
+            "sequence_length=33 is beyond the encoder's 32 positions",
+        ),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        toy_classifier(**arguments)
+
+
+IDS = {name: np.zeros([2, 4], "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+
+
+@pytest.mark.parametrize(
+    "x, y, message",
+    [
+        (["a", "b"], ["positive", "neutral"], "label 1 is 'neutral', which is not among the model's labels"),
+        (["a", "b"], [0, 2], "from 0 to 1 .*; label 1 is 2"),
+        (["a", "b"], [0.5, 1], "label 0 is 0.5"),
+        (["a", "b"], [0], "2 examples, but y has 1"),
+        (["a", "b"], [[0, 1], [1, 0]], "several labels at once use problem_type"),
+        (["a", 3], [0, 1], r"text\[1\] must be a string, got 3"),
+        ((["a", "b"], ["c"]), [0, 1], "the same number of texts, got {'text_a': 2, 'text_b': 1}"),
+        (np.zeros([2, 4]), [0, 1], "expected texts .*, or ids as a dict"),
+        ({**IDS, "token_ids": np.full([2, 4], 99)}, [0, 1], "token_ids must be from 0 to 21; they reach from 99 to 99"),
+        ({**IDS, "segment_ids": np.full([2, 4], 2)}, [0, 1], "segment_ids must be from 0 to 1"),
+        (
+            {name: np.zeros([2, 40], "int32") for name in IDS},
+            [0, 1],
+            "40 tokens long; the encoder has positions for 32",
+        ),
+        ({**IDS, "token_ids": np.zeros([2, 4])}, [0, 1], "whole numbers"),
+        ([], [], "no texts"),
+    ],
+)
+def test_bad_training_data(x, y, message):
+    classifier = toy_classifier()
+    classifier.compile()
+    with pytest.raises((ValueError, TypeError), match=message):
+        classifier.fit(x, y, verbose=0)
+
+
+def test_an_unknown_label_in_a_dataset():
+    classifier = toy_classifier()
+    classifier.compile()
+    for labels in (["positive", "neutral"], [0, 2]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="labels that the model does not have"):
+            classifier.fit(tf.data.Dataset.from_tensor_slices((["a", "b"], labels)).batch(2), verbose=0)
+
+
+def test_texts_without_a_preprocessor():
+    with pytest.raises(ValueError, match="has no preprocessor and takes ids only, but got texts"):
+        BertClassifier(toy_encoder(), 2).predict(["a text"])
+
+
+def test_an_unbatched_dataset():
+    classifier = toy_classifier()
+    classifier.compile()
+    with pytest.raises(ValueError, match="not batched"):
+        classifier.fit(tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)))
+
+
+def test_not_compiled():
+    with pytest.raises(ValueError, match="compile the model before `fit`"):
+        toy_classifier().fit(TEXTS, LABELS)
+
+
+def test_a_named_loss_would_misread_logits():
+    with pytest.raises(ValueError, match="they are logits"):
+        toy_classifier().compile(loss="sparse_categorical_crossentropy")
+
+
+def test_a_loss_object_replaces_the_own_loss():
+    losses = []
+    for loss in (None, keras.losses.SparseCategoricalCrossentropy(from_logits=True)):
+        classifier = toy_classifier()
+        classifier.compile(loss=loss)
+        losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)[0])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

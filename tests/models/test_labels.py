@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+from keras_bert.models.labels import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    class_weight_list,
+    encode_labels,
+    label_names,
+)
+
+NAMES = ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "values, problem_type, expected",
+    [
+        (["c", "a"], SINGLE_LABEL, [2, 0]),
+        ([b"c", b"a"], SINGLE_LABEL, [2, 0]),
+        (np.array([2, 0], "int64"), SINGLE_LABEL, [2, 0]),
+        (np.array([2.0, 0.0]), SINGLE_LABEL, [2, 0]),
+        ([True, False], SINGLE_LABEL, [1, 0]),
+        ([["c", "a"], []], MULTI_LABEL, [[1, 0, 1], [0, 0, 0]]),
+        ([["c"], ["a"]], MULTI_LABEL, [[0, 0, 1], [1, 0, 0]]),
+        (np.array([[0, 1, 0]]), MULTI_LABEL, [[0, 1, 0]]),
+        ([[1.5, 2.0, -3.0]], REGRESSION, [[1.5, 2.0, -3.0]]),
+    ],
+)
+def test_encoding(values, problem_type, expected):
+    encoded = encode_labels(values, NAMES, problem_type)
+    assert encoded.tolist() == expected
+    assert encoded.dtype == ("int32" if problem_type == SINGLE_LABEL else "float32")
+
+
+@pytest.mark.parametrize(
+    "values, problem_type, message",
+    [
+        (["d"], SINGLE_LABEL, "label 0 is 'd', which is not among"),
+        ([0, 3], SINGLE_LABEL, "whole numbers from 0 to 2 .*label 1 is 3"),
+        ([float("nan")], SINGLE_LABEL, "label 0 is nan"),
+        ([["d"]], MULTI_LABEL, "label 0 is 'd'"),
+        ([[0, 1]], MULTI_LABEL, r"shape \[examples, 3\]"),
+        ([[0, 2, 1]], MULTI_LABEL, "row 0 is not"),
+        ([1.0], REGRESSION, r"the shape \[examples, 3\], got \(1, 1\)"),
+        ([[1.0, float("inf"), 0.0]], REGRESSION, "target 0 is not"),
+        ([["x", "y", "z"]], REGRESSION, "must be numbers"),
+        ([[1.0], [1.0, 2.0]], REGRESSION, "rows of different lengths"),
+    ],
+)
+def test_bad_labels(values, problem_type, message):
+    with pytest.raises(ValueError, match=message):
+        encode_labels(values, NAMES, problem_type)
+
+
+def test_names():
+    assert label_names(2, SINGLE_LABEL) == ["0", "1"]
+    assert label_names(None, REGRESSION) == ["value"]
+    assert label_names(("x", "y"), MULTI_LABEL) == ["x", "y"]
+
+
+def test_class_weights_by_name_number_or_list():
+    assert class_weight_list({"b": 2, 2: 3.0}, NAMES) == [1.0, 2.0, 3.0]
+    assert class_weight_list((1, 2, 3), NAMES) == [1.0, 2.0, 3.0]
+    assert class_weight_list(None, NAMES) is None

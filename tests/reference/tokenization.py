@@ -1,0 +1,188 @@
+"""google-research/bert's FullTokenizer (`tokenization.py`) in slow, obvious Python, with offsets into the original.
+
+It walks through the text character by character and knows nothing of TensorFlow.
+"""
+
+import unicodedata
+from typing import NamedTuple
+
+SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]")
+
+CHINESE_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+
+class Character(NamedTuple):
+    """A character of a text under way, with the numbers of the first and last original character it comes from."""
+
+    text: str
+    first: int
+    last: int
+    special: bool = False  # stands for a special token
+
+
+class Token(NamedTuple):
+    """A wordpiece and where it stands in the original text; ends are exclusive."""
+
+    text: str
+    start_byte: int
+    end_byte: int
+    start_character: int
+    end_character: int
+
+
+def decode(data):
+    """Decodes UTF-8 and drops invalid bytes: a list of (character, first byte, one past its last byte)."""
+    decoded = []
+    position = 0
+    while position < len(data):
+        for length in (1, 2, 3, 4):
+            try:
+                character = data[position : position + length].decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            decoded.append((character, position, position + length))
+            position += length
+            break
+        else:
+            position += 1
+    return decoded
+
+
+def clean(characters):
+    """Drops control characters and makes white space a space."""
+    kept = []
+    for character in characters:
+        category = unicodedata.category(character.text)
+        if character.text in "\t\n\r" or category == "Zs":
+            kept.append(character._replace(text=" "))
+        elif character.text not in "\0\ufffd" and category not in ("Cc", "Cf"):
+            kept.append(character)
+    return kept
+
+
+def find_special_tokens(characters):
+    """Replaces special tokens that are spelled out by one character each."""
+    result = []
+    position = 0
+    while position < len(characters):
+        for token in SPECIAL_TOKENS:
+            spelled = characters[position : position + len(token)]
+            if "".join(character.text for character in spelled) == token:
+                result.append(Character(token, spelled[0].first, spelled[-1].last, special=True))
+                position += len(token)
+                break
+        else:
+            result.append(characters[position])
+            position += 1
+    return result
+
+
+def split_at_white_space(characters):
+    """Splits into words at white space, with special tokens and Chinese characters as words of their own."""
+    words = [[]]
+    for character in characters:
+        alone = character.special or any(low <= ord(character.text) <= high for low, high in CHINESE_RANGES)
+        if alone:
+            words += [[character], []]
+        elif character.text.isspace():
+            words.append([])
+        else:
+            words[-1].append(character)
+    return [word for word in words if word]
+
+
+def lower(word):
+    """Lower-cases a word as a whole, since the form of a sigma depends on its neighbours."""
+    lowered = "".join(character.text for character in word).lower()
+    result = []
+    for character in word:
+        length = len(character.text.lower())
+        result += [character._replace(text=part) for part in lowered[:length]]
+        lowered = lowered[length:]
+    assert not lowered
+    return result
+
+
+def strip_accents(word):
+    """Decomposes a word, puts its marks in canonical order and drops the non-spacing ones."""
+    decomposed = [
+        character._replace(text=part) for character in word for part in unicodedata.normalize("NFD", character.text)
+    ]
+    ordered, run = [], []
+    for character in decomposed:
+        if unicodedata.combining(character.text) == 0:
+            ordered += [*sorted(run, key=lambda mark: unicodedata.combining(mark.text)), character]
+            run = []
+        else:
+            run.append(character)
+    ordered += sorted(run, key=lambda mark: unicodedata.combining(mark.text))
+    whole = unicodedata.normalize("NFD", "".join(character.text for character in word))
+    assert "".join(character.text for character in ordered) == whole
+    return [character for character in ordered if unicodedata.category(character.text) != "Mn"]
+
+
+def split_at_punctuation(word):
+    """Splits a word into parts, with each punctuation character a part of its own."""
+    parts = [[]]
+    for character in word:
+        if character.text in ASCII_PUNCTUATION or unicodedata.category(character.text).startswith("P"):
+            parts += [[character], []]
+        else:
+            parts[-1].append(character)
+    return [part for part in parts if part]
+
+
+def wordpieces(word, vocabulary, max_characters_per_word):
+    """Cuts a word greedily into the longest entries: a list of (entry, characters it stands for)."""
+    text = "".join(character.text for character in word)
+    if len(text) > max_characters_per_word:
+        return [("[UNK]", word)]
+    pieces = []
+    start = 0
+    while start < len(text):
+        for end in range(len(text), start, -1):
+            entry = ("##" if start else "") + text[start:end]
+            if entry in vocabulary:
+                pieces.append((entry, word[start:end]))
+                start = end
+                break
+        else:
+            return [("[UNK]", word)]
+    return pieces
+
+
+def tokenize(
+    text, vocabulary, lower_case, accents_stripped=None, special_tokens_in_text=False, max_characters_per_word=200
+):
+    """Tokenizes a text (str or bytes): a list of Token. `vocabulary` is a set or dict of entries."""
+    accents_stripped = lower_case if accents_stripped is None else accents_stripped
+    original = decode(text.encode("utf-8") if isinstance(text, str) else text)
+    characters = clean([Character(character, number, number) for number, (character, _, _) in enumerate(original)])
+    if special_tokens_in_text:
+        characters = find_special_tokens(characters)
+    tokens = []
+    for word in split_at_white_space(characters):
+        if word[0].special:
+            pieces = [(word[0].text, word)]
+        else:
+            if lower_case:
+                word = lower(word)
+            if accents_stripped:
+                word = strip_accents(word)
+            parts = split_at_punctuation(word)
+            pieces = [piece for part in parts for piece in wordpieces(part, vocabulary, max_characters_per_word)]
+        for entry, covered in pieces:
+            first = min(character.first for character in covered)
+            last = max(character.last for character in covered)
+            tokens.append(Token(entry, original[first][1], original[last][2], first, last + 1))
+    return tokens

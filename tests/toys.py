@@ -1,0 +1,51 @@
+"""Models and texts small enough for any test."""
+
+import numpy as np
+
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.text.preprocessor import BertPreprocessor
+from keras_bert.text.tokenizer import BertTokenizer
+
+GOOD_WORDS, BAD_WORDS = ["good", "fine", "lovely", "great"], ["bad", "poor", "awful", "dull"]
+OTHER_WORDS = ["a", "the", "film", "plot", "was", "and", ",", "."]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD_WORDS, *BAD_WORDS, *OTHER_WORDS, "##ly"]
+
+
+def toy_encoder(**arguments):
+    """An encoder of two narrow blocks for `VOCABULARY`."""
+    defaults = {
+        "vocab_size": len(VOCABULARY),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 32,
+        "initializer_range": 0.2,
+        "seed": 1,
+    }
+    return BertEncoder(**{**defaults, **arguments})
+
+
+def toy_preprocessor(**arguments):
+    """A preprocessor for `VOCABULARY`."""
+    return BertPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), **{"sequence_length": 16, **arguments})
+
+
+def toy_classifier(labels=("negative", "positive"), encoder_arguments=None, **arguments):
+    """A classifier with random weights on `toy_encoder`."""
+    defaults = {"preprocessor": toy_preprocessor(), "seed": 1}
+    labels = list(labels) if isinstance(labels, tuple) else labels
+    return BertClassifier(toy_encoder(**(encoder_arguments or {})), labels, **{**defaults, **arguments})
+
+
+def toy_reviews(number, seed=0):
+    """Texts of differing length with one telling word each, and the label names that these tell."""
+    generator = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(number):
+        positive = bool(generator.integers(2))
+        words = list(generator.choice(OTHER_WORDS, generator.integers(1, 9)))
+        words.insert(generator.integers(len(words) + 1), str(generator.choice(GOOD_WORDS if positive else BAD_WORDS)))
+        texts.append(" ".join(words))
+        labels.append("positive" if positive else "negative")
+    return texts, labels
