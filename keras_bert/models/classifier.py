@@ -346,6 +346,8 @@ class BertClassifier(TextModel):
         labels=None,
         problem_type=None,
         sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
+        long_texts="truncate",
+        window_stride=None,
         lower_case=None,
         vocabulary=None,
         dropout=None,
@@ -363,6 +365,8 @@ class BertClassifier(TextModel):
                 is used when the labels agree; else the layer starts at random, as the report says.
             problem_type: str; None takes the checkpoint's, or single labels.
             sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
+            long_texts: "truncate", or "windows" to average the logits of overlapping windows.
+            window_stride: int; tokens from one window's beginning to the next one's; None is half a window.
             lower_case: bool; None takes what the checkpoint says, or what its vocabulary shows.
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
             dropout: float; None takes the checkpoint's, or 0.1.
@@ -379,6 +383,7 @@ class BertClassifier(TextModel):
                 labels are known; if `lower_case` contradicts the checkpoint.
         """
         from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint = read_checkpoint(path)
         head = checkpoint.classifier_arguments or {}
@@ -391,7 +396,9 @@ class BertClassifier(TextModel):
         classifier = cls(
             BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}),
             labels=own_labels if labels is None else labels,
-            preprocessor=_preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length),
+            preprocessor=BertPreprocessor(
+                _tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, "longest", long_texts, window_stride
+            ),
             problem_type=problem_type,
             dropout=_first_given(dropout, head.get("classifier_dropout"), 0.1),
             class_weights=class_weights,
@@ -425,9 +432,8 @@ class BertClassifier(TextModel):
         return cls.from_checkpoint(resolve_preset(name), labels, **kwargs)
 
 
-def _preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length):
-    """The preprocessor that a checkpoint was trained with, or None if it brings no vocabulary."""
-    from keras_bert.text.preprocessor import BertPreprocessor
+def _tokenizer_of(checkpoint, vocabulary, lower_case):
+    """The tokenizer that a checkpoint was trained with."""
     from keras_bert.text.tokenizer import BertTokenizer
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
@@ -435,8 +441,7 @@ def _preprocessor_of(checkpoint, vocabulary, lower_case, sequence_length):
         raise ValueError(
             f"{checkpoint.path} has no vocab.txt beside it; give vocabulary=, a file or a list of wordpieces"
         )
-    tokenizer = BertTokenizer(vocabulary, _lower_case(checkpoint, vocabulary, lower_case), checkpoint.strip_accents)
-    return BertPreprocessor(tokenizer, sequence_length)
+    return BertTokenizer(vocabulary, _lower_case(checkpoint, vocabulary, lower_case), checkpoint.strip_accents)
 
 
 def _lower_case(checkpoint, vocabulary, lower_case):

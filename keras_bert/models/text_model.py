@@ -252,7 +252,8 @@ class TextModel(keras.Model):
         from keras_bert.data.in_memory import count_tokens, log_long_texts
 
         counts = count_tokens(columns, self.preprocessor)
-        log_long_texts(counts, self.preprocessor.sequence_length, "truncated")
+        treatment = "truncated" if self.preprocessor.long_texts == "truncate" else "cut into windows"
+        log_long_texts(counts, self.preprocessor.sequence_length, treatment)
         return counts
 
     def _checked_ids(self, x):

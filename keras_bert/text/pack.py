@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_bert.text.windows import split_into_windows
+
 # [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
 _ADDED_TO_ONE_SEGMENT = 2
 _ADDED_TO_TWO_SEGMENTS = 3
@@ -109,6 +111,50 @@ def packed_lengths(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None
     _check_equal_rows(segment_a, segment_b)
     length_b = _row_lengths(segment_b)
     return length_a + length_b + tf.where(length_b > 0, _ADDED_TO_TWO_SEGMENTS, _ADDED_TO_ONE_SEGMENT)
+
+
+def split_pairs_into_windows(
+    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
+    """Cuts what is too long for a row into windows, each of which `pack` leaves whole.
+
+    Source: the document spans of google-research/bert `run_squad.py`. Of a pair, b is cut and a is repeated before each
+    of its windows; an a that leaves b less than half of the room is first trimmed to the other half, as `pack` would.
+
+    Args:
+        segment_a: ragged integer ids `[batch, (tokens)]`.
+        segment_b: the same for the second segment, or None.
+        sequence_length: int, most ids a row, special tokens included.
+        stride: int, tokens from one window's beginning to the next one's (at most a whole window, so that none is left
+            out), or None for half a window.
+
+    Returns:
+        The segments of the windows, `[windows, (tokens)]` each (the second None where `segment_b` is), and int32
+        `[windows]`, ascending: the row that each window is of.
+
+    Example:
+        >>> a, _, rows = split_pairs_into_windows(tf.ragged.constant([[5, 6, 7, 8, 9]]), None, 6, stride=2)
+        >>> a.to_list(), rows.numpy().tolist()
+        ([[5, 6, 7, 8], [7, 8, 9]], [0, 0])
+    """
+    if segment_b is None:
+        room = sequence_length - _ADDED_TO_ONE_SEGMENT
+        windows, rows = split_into_windows(segment_a, max(room, 1), _stride_within(max(room, 1), stride))
+        return windows, None, rows
+    kept_a, kept_b = _kept_lengths(_row_lengths(segment_a), _row_lengths(segment_b), sequence_length)
+    first = tf.cast(segment_a.row_starts(), tf.int32)
+    kept = tf.ragged.range(first, first + kept_a)  # [batch, (tokens)], places in the flat values
+    segment_a = kept.with_values(tf.gather(segment_a.values, kept.values))
+    # Where b is trimmed at all, what is kept of it fills the room; where it is not, it is its own only window.
+    window_length = tf.maximum(kept_b, 1)
+    windows, rows = split_into_windows(segment_b, window_length, _stride_within(window_length, stride))
+    return tf.gather(segment_a, rows), windows, rows
+
+
+def _stride_within(window_length: tf.Tensor | int, stride: int | None) -> tf.Tensor:
+    if stride is None:
+        return tf.maximum(window_length // 2, 1)
+    return tf.minimum(window_length, stride)
 
 
 def check_pad_to(pad_to: str) -> None:

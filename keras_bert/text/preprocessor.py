@@ -5,8 +5,17 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text.inputs import text_tensor
-from keras_bert.text.pack import check_pad_to, check_sequence_length, pack, packed_lengths
+from keras_bert.text.pack import (
+    check_pad_to,
+    check_sequence_length,
+    pack,
+    packed_lengths,
+    split_pairs_into_windows,
+)
 from keras_bert.text.tokenizer import BertTokenizer
+
+WINDOWS = "windows"
+LONG_TEXTS_CHOICES = ("truncate", WINDOWS)
 
 _SINGLE_KEYS = {"text"}
 _PAIR_KEYS = {"text_a", "text_b"}
@@ -25,17 +34,22 @@ class BertPreprocessor:
         pad_to: "longest" pads to the longest row of each batch, "max_length" always to `sequence_length`.
             Differs from BERT: defaults to "longest", which computes less for the same result; "max_length" restores
             the original.
+        long_texts: "truncate" drops what does not fit; "windows" cuts it into overlapping windows, which a classifier
+            averages.
+        window_stride: int, tokens from one window's beginning to the next one's; None is half a window.
 
     Inputs: one of
         - a string tensor, array or Python list `[batch]`: single texts (a list of two strings is a batch of two texts);
         - a tuple of two of those: pairs;
         - `{"text": ...}` or `{"text_a": ..., "text_b": ...}`.
 
-    Outputs: dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`.
+    Outputs: dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`. With windows the rows
+        are `[windows, length]`, and `window_text_ids` `[windows]` says which text each is of, ascending from 0.
 
     Raises:
         TypeError: `tokenizer` is no BertTokenizer, or `sequence_length` no int.
-        ValueError: `sequence_length` is below 2, or `pad_to` unknown.
+        ValueError: `sequence_length` is below 2, `pad_to` or `long_texts` unknown, or `window_stride` below 1 or given
+            without windows.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "!"], lower_case=True)
@@ -46,7 +60,14 @@ class BertPreprocessor:
         [[0, 0, 0, 1, 1]]
     """
 
-    def __init__(self, tokenizer: BertTokenizer, sequence_length: int = 128, pad_to: str = "longest"):
+    def __init__(
+        self,
+        tokenizer: BertTokenizer,
+        sequence_length: int = 128,
+        pad_to: str = "longest",
+        long_texts: str = "truncate",
+        window_stride: int | None = None,
+    ):
         if not isinstance(tokenizer, BertTokenizer):
             raise TypeError(
                 f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
@@ -54,9 +75,12 @@ class BertPreprocessor:
             )
         check_sequence_length(sequence_length, pair=False)
         check_pad_to(pad_to)
+        _check_windows(long_texts, window_stride)
         self.tokenizer = tokenizer
         self.sequence_length = sequence_length
         self.pad_to = pad_to
+        self.long_texts = long_texts
+        self.window_stride = window_stride
 
     def __call__(self, inputs: Any) -> dict[str, tf.Tensor]:
         """Tokenizes and packs a batch of texts or pairs.
@@ -65,14 +89,20 @@ class BertPreprocessor:
             inputs: texts or pairs, as the class says.
 
         Returns:
-            dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`.
+            dict of int32 tensors, as the class says.
 
         Raises:
             TypeError: something other than text.
             ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
         """
         segment_a, segment_b = self._segments(inputs)
-        return pack(
+        windows = {}
+        if self.long_texts == WINDOWS:
+            segment_a, segment_b, rows = split_pairs_into_windows(
+                segment_a, segment_b, self.sequence_length, self.window_stride
+            )
+            windows = {"window_text_ids": rows}
+        packed = pack(
             segment_a,
             segment_b,
             cls_id=self.tokenizer.cls_id,
@@ -81,6 +111,7 @@ class BertPreprocessor:
             sequence_length=self.sequence_length,
             pad_to=self.pad_to,
         )
+        return {**packed, **windows}
 
     def token_counts(self, inputs: Any) -> tf.Tensor:
         """Counts the ids of each row before anything is trimmed, `[CLS]` and `[SEP]` included.
@@ -109,6 +140,8 @@ class BertPreprocessor:
             "tokenizer": self.tokenizer.get_config(),
             "sequence_length": self.sequence_length,
             "pad_to": self.pad_to,
+            "long_texts": self.long_texts,
+            "window_stride": self.window_stride,
         }
 
     @classmethod
@@ -122,6 +155,16 @@ class BertPreprocessor:
             BertPreprocessor.
         """
         return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
+
+
+def _check_windows(long_texts: str, window_stride: int | None) -> None:
+    if long_texts not in LONG_TEXTS_CHOICES:
+        raise ValueError(f"long_texts must be one of {LONG_TEXTS_CHOICES}. Received: {long_texts!r}.")
+    if window_stride is not None and (long_texts != WINDOWS or not isinstance(window_stride, int) or window_stride < 1):
+        raise ValueError(
+            f"window_stride must be a whole number of at least 1, and goes with long_texts={WINDOWS!r}. "
+            f"Received: window_stride={window_stride!r}, long_texts={long_texts!r}."
+        )
 
 
 def _texts_of(inputs: Any) -> list[tf.Tensor]:

@@ -6,6 +6,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
+from tests.reference.windows import windows_of
 from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
@@ -299,3 +300,27 @@ def test_a_loss_object_replaces_the_own_loss():
         classifier.compile(loss=loss)
         losses.append(classifier.evaluate(TEXTS, LABELS, verbose=0)[0])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+LONG_TEXTS = ["good " + "a " * 40, "bad", "the film was " * 12 + "awful", ""]
+
+
+def test_windows_average_the_logits_of_each_text():
+    classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows", window_stride=5))
+    averaged = classifier.predict(LONG_TEXTS, verbose=0)
+    whole = toy_classifier(preprocessor=toy_preprocessor(sequence_length=16))
+    for text, logits in zip(LONG_TEXTS, averaged, strict=True):
+        words = text.split()
+        windows = [" ".join(window) for window in windows_of(words, window_length=14, stride=5)]
+        np.testing.assert_allclose(whole.predict(windows, verbose=0).mean(axis=0), logits, atol=1e-6)
+
+
+def test_windows_are_the_same_in_training_evaluation_and_pairs(caplog):
+    classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows"))
+    labels = ["positive", "negative", "negative", "positive"]
+    classifier.compile(keras_bert.BertAdamW(5e-3, bias_correction=True))
+    classifier.fit(LONG_TEXTS, labels, epochs=20, verbose=0)
+    assert classifier.evaluate(LONG_TEXTS, labels, verbose=0, return_dict=True)["accuracy"] == 1.0
+    assert "2 of 4 texts are longer than 16 tokens and were cut into windows" in caplog.text
+    pairs = classifier.predict((["good"] * 4, LONG_TEXTS), verbose=0)
+    assert pairs.shape == (4, 2)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.pack import pack, packed_lengths
+from keras_bert.text.pack import pack, packed_lengths, split_pairs_into_windows
 from tests.reference import packing as reference
+from tests.reference.windows import windows_of
 
 SPECIAL = {"cls_id": 101, "sep_id": 102, "pad_id": 7}
 NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -122,3 +123,32 @@ def test_unequal_numbers_of_rows_are_refused():
     function = tf.function(lambda a, b: pack(a, b, sequence_length=8, **SPECIAL), input_signature=[specification] * 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
         function(two, one)
+
+
+def test_windows_of_single_segments():
+    rows = [list(range(10, 10 + size)) for size in (0, 3, 4, 5, 11)]
+    windows, none, row_ids = split_pairs_into_windows(tf.ragged.constant(rows, tf.int32), None, 6, stride=None)
+    expected = [(window, i) for i, row in enumerate(rows) for window in windows_of(row, window_length=4, stride=2)]
+    assert none is None
+    assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
+
+
+def test_windows_of_pairs_repeat_a_and_cover_b():
+    segment_a = tf.ragged.constant([[1, 2], [1, 2, 3, 4, 5, 6, 7, 8], [], [1]])
+    b_rows = [list(range(20, 31)), list(range(40, 52)), list(range(60, 69)), []]
+    a, b, row_ids = split_pairs_into_windows(segment_a, tf.ragged.constant(b_rows, tf.int32), 11, stride=3)
+    # Of the 8 places, an a of 2 leaves 6; one of 8 is trimmed to 4; none leaves 8.
+    expected_a = {0: [1, 2], 1: [1, 2, 3, 4], 2: [], 3: [1]}
+    lengths = {0: 6, 1: 4, 2: 8, 3: 1}
+    expected = [(expected_a[i], window, i) for i, row in enumerate(b_rows) for window in windows_of(row, lengths[i], 3)]
+    assert list(zip(a.to_list(), b.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
+
+
+def test_packing_drops_nothing_of_a_window():
+    generator = np.random.default_rng(0)
+    rows = [generator.integers(10, 99, [size]).tolist() for size in generator.integers(0, 40, [50])]
+    a, b = tf.ragged.constant(rows[:25], tf.int32), tf.ragged.constant(rows[25:], tf.int32)
+    for second in (None, b):
+        a_windows, b_windows, row_ids = split_pairs_into_windows(a, second, 12, stride=4)
+        assert int(tf.reduce_max(packed_lengths(a_windows, b_windows))) <= 12
+        assert sorted(set(row_ids.numpy().tolist())) == list(range(25))
