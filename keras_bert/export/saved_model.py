@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import uuid
 from pathlib import Path
 
 import tensorflow as tf
@@ -81,7 +82,9 @@ def check_export_path(path):
 @contextlib.contextmanager
 def _removed_on_error(path):
     """A temporary folder beside `path` that does not outlive an error."""
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name}.unfinished-", dir=path.parent))
+    # Not by `tempfile`: its folders are their owner's alone, and a server often runs as another user.
+    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
+    unfinished.mkdir()
     try:
         yield unfinished
     except BaseException:

@@ -191,6 +191,12 @@ class BertClassifier(TextModel):
         `keras_bert.models.labels.encode_labels`."""
         return encode_labels(labels, self.labels, self.problem_type)
 
+    def label_spec(self):
+        """int32 [batch] for single labels, float32 [batch, labels] else."""
+        if self.problem_type == SINGLE_LABEL:
+            return keras.KerasTensor([None], "int32")
+        return keras.KerasTensor([None, len(self.labels)], "float32")
+
     def encode_labels_in_graph(self, labels):
         """Labels from a dataset: names become numbers; numbers of single labels are checked."""
         if self.problem_type != SINGLE_LABEL:

@@ -8,6 +8,7 @@ from keras_bert.models.labels import MULTI_LABEL, REGRESSION
 
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
 _WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
+_ALL_VALUES = "values"  # the output that holds every value of a regression
 
 
 def output_names(labels, problem_type):
@@ -19,18 +20,22 @@ def output_names(labels, problem_type):
             alone.
 
     Returns:
-        list of str, distinct; what is not a letter, digit or underscore becomes an underscore.
+        list of str, distinct; what is not a letter, digit or underscore becomes an underscore, and a name that is
+        taken already gets a number.
 
     Example:
 
-    >>> output_names(["very good", "bad"], "single_label_classification")
-    ['score_very_good', 'score_bad']
+    >>> output_names(["very good", "bad", "very-good"], "single_label_classification")
+    ['score_very_good', 'score_bad', 'score_very_good_2']
     """
     prefix = "" if problem_type == REGRESSION else "score_"
     names = []
-    for i, label in enumerate(labels):
-        name = prefix + re.sub(r"[^0-9A-Za-z_]", "_", label)
-        names.append(name if name not in names else f"{name}_{i}")
+    for label in labels:
+        name = wanted = prefix + re.sub(r"[^0-9A-Za-z_]", "_", label)
+        number = 2
+        while name in names or name == _ALL_VALUES:
+            name, number = f"{wanted}_{number}", number + 1
+        names.append(name)
     return names
 
 
@@ -77,13 +82,14 @@ def _answers(classifier, logits):
         zip(output_names(classifier.labels, classifier.problem_type), tf.unstack(values, axis=1), strict=True)
     )
     if classifier.problem_type == REGRESSION:
-        return {**answers, "values": values}
+        return {**answers, _ALL_VALUES: values}
     names = tf.constant(classifier.labels)
-    answers.update(probabilities=values, label=tf.gather(names, tf.argmax(values, axis=1)))
+    # Read off the logits, as `predict_labels` does: probabilities near 0, 1/2 and 1 may be rounded to the same number.
+    answers.update(probabilities=values, label=tf.gather(names, tf.argmax(logits, axis=1)))
     if classifier.problem_type == MULTI_LABEL:
         # One column a label, empty where it does not hold: an answer has as many rows as the request, but no ragged
         # columns.
-        answers["labels"] = tf.where(values >= 0.5, names[None], "")
+        answers["labels"] = tf.where(logits >= 0, names[None], "")
     return answers
 
 

@@ -233,13 +233,10 @@ class BertEncoder(keras.Model):
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 2:
             raise ValueError(f"token_ids must have the shape [batch, length], got {tuple(token_ids.shape)}")
-        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
-            raise ValueError(f"token_ids must be whole numbers (int32), got {token_ids.dtype}")
-        return {
-            "segment_ids": ops.zeros_like(token_ids),
-            "padding_mask": ops.ones_like(token_ids),
-            **{name: value for name, value in inputs.items() if value is not None},
-        }
+        # Ids may arrive as floats: Keras' fit averages them over replicas, only to see their shape, before it starts.
+        inputs = {name: ops.cast(values, "int32") for name, values in inputs.items() if values is not None}
+        nothing = ops.zeros_like(inputs["token_ids"])
+        return {"segment_ids": nothing, "padding_mask": nothing + 1, **inputs}
 
     @classmethod
     def from_size(cls, size, vocab_size=30522, **kwargs):

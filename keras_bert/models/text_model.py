@@ -49,6 +49,10 @@ class TextModel(keras.Model):
         """The losses of a batch as `{name: (sum, weight)}`."""
         raise NotImplementedError
 
+    def label_spec(self):
+        """What `encode_labels` gives for a batch of unknown size, as a `keras.KerasTensor`."""
+        raise NotImplementedError
+
     def default_metrics(self):
         """The metrics that `compile(metrics="auto")` means."""
         return None
@@ -116,6 +120,7 @@ class TextModel(keras.Model):
             ValueError, TypeError: on labels, texts or ids that do not fit the model.
         """
         self._require_compiled("fit")
+        self._require_whole_batches()
         sample_weight = kwargs.pop("sample_weight", None)
         validation_data = kwargs.pop("validation_data", None)
         validation_split = kwargs.pop("validation_split", 0.0)
@@ -142,6 +147,7 @@ class TextModel(keras.Model):
             What Keras returns: a list of numbers, or a dict with `return_dict=True`.
         """
         self._require_compiled("evaluate")
+        self._require_whole_batches()
         if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
             return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
         inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
@@ -161,6 +167,7 @@ class TextModel(keras.Model):
         Returns:
             NumPy array, one row an example.
         """
+        self._require_whole_batches()
         batch_size = batch_size or DEFAULT_BATCH_SIZE
         columns, preprocess, lengths = self._sortable(x)
         if columns is None:
@@ -172,6 +179,16 @@ class TextModel(keras.Model):
         batches = text_batches({name: values[order] for name, values in columns.items()}, preprocess, batch_size)
         outputs = super().predict(batches, verbose=verbose, steps=steps, callbacks=callbacks)
         return outputs[np.argsort(order)] if steps is None else outputs
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Under a distribution strategy Keras takes a first batch here, only to see its shapes, and then begins the data
+        # anew: in another order, if it is shuffled, than on one device. The shapes are known without looking.
+        strategy = self._distribute_strategy
+        if strategy is None:
+            return
+        ids = {name: keras.KerasTensor([None, None], "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+        with strategy.scope():
+            self._symbolic_build(data_batch=(ids, self.label_spec()))
 
     def _sortable(self, x):
         """Columns, the function that makes a batch of ids of them, and lengths; three Nones if `x` has no known
@@ -283,6 +300,15 @@ class TextModel(keras.Model):
                     f"{name} must be from 0 to {limit - 1}; they reach from {values.min()} to {values.max()}"
                 )
         return ids
+
+    def _require_whole_batches(self):
+        strategy = getattr(self, "distribute_strategy", None)
+        replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+        if replicas > 1 and self.preprocessor is not None and self.preprocessor.long_texts == "windows":
+            raise ValueError(
+                f'long_texts="windows" cannot be shared out between {replicas} replicas, which would part the windows '
+                'of a text; use long_texts="truncate", or a single device'
+            )
 
     def _require_compiled(self, what):
         if not self.compiled:

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text
+from tensorflow.python.framework import op_def_registry
+
+from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations, unserved_operations
+
+STRINGS = tf.TensorSpec([None], tf.string)
+
+
+def saved(tmp_path, function):
+    """The folder of a SavedModel whose one signature is the function."""
+    module = tf.Module()
+    module.function = tf.function(lambda x: {"y": function(x)}, input_signature=[STRINGS])
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.function)
+    return tmp_path / "1"
+
+
+def test_operations_inside_of_functions_are_found_and_functions_are_none(tmp_path):
+    folder = saved(tmp_path, lambda x: tf.map_fn(lambda row: tf.strings.upper(row), x))
+    operations = graph_operations(folder)
+    assert "StringUpper" in operations
+    assert not [name for name in operations if name.startswith("__inference")]
+    assert unserved_operations(folder) == []
+
+
+def test_every_allowed_operation_is_one_of_tensorflow_text():
+    assert {name for name in SERVED_TEXT_OPS if op_def_registry.get(name) is None} == set()
+    assert {name for name in SERVED_TEXT_OPS if hasattr(tf.raw_ops, name)} == set()
+
+
+def test_operations_of_the_tokenizer_are_allowed(tmp_path):
+    tokenizer = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "a"])
+    folder = saved(tmp_path, lambda x: tokenizer.tokenize(tensorflow_text.normalize_utf8(x, "NFD")).to_tensor())
+    assert {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"} <= graph_operations(folder)
+    assert unserved_operations(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "operation"),
+    [
+        (lambda x: tf.py_function(lambda texts: texts, [x], tf.string), "EagerPyFunc"),
+        (lambda x: tf.numpy_function(np.char.upper, [x], tf.string), "PyFunc"),
+        (lambda x: tf.numpy_function(np.char.upper, [x], tf.string, stateful=False), "PyFuncStateless"),
+        (lambda x: tf.map_fn(lambda row: tf.py_function(lambda text: text, [row], tf.string), x), "EagerPyFunc"),
+        (lambda x: rouge(x), "RougeL"),
+    ],
+)
+def test_python_and_other_custom_operations_are_not_served(tmp_path, function, operation):
+    assert unserved_operations(saved(tmp_path, function)) == [operation]
+
+
+def rouge(texts):
+    """An operation of a library that is loaded here, and that is not on the list."""
+    words = tf.strings.split(texts)
+    return tensorflow_text.metrics.rouge_l(words, words).f_measure

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from keras_bert.export.warmup import MOST_WARMUP_REQUESTS, WARMUP_FILE, write_warmup_requests
+
+IDS = np.array([[2, 5, 3], [2, 3, 0]], "int32")
+
+
+def logs(folder):
+    records = tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator()
+    return [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
+
+
+def test_requests_are_read_back_in_order(tmp_path):
+    write_warmup_requests(tmp_path, [("serving_default", {"text": ["one", b"\xff\x00"]}), ("tokens", {"token_ids": IDS})])
+    first, second = (log.predict_log.request for log in logs(tmp_path))
+    assert [first.model_spec.signature_name, second.model_spec.signature_name] == ["serving_default", "tokens"]
+    assert tf.make_ndarray(first.inputs["text"]).tolist() == [b"one", b"\xff\x00"]
+    ids = tf.make_ndarray(second.inputs["token_ids"])
+    np.testing.assert_array_equal(ids, IDS)
+    assert ids.dtype == np.int32
+
+
+def test_the_file_lies_where_the_server_looks(tmp_path):
+    write_warmup_requests(tmp_path, [("tokens", {"token_ids": IDS})])
+    assert (tmp_path / "assets.extra" / "tf_serving_warmup_requests").stat().st_size > 0
+
+
+def test_the_server_takes_a_thousand_requests_and_no_more(tmp_path):
+    requests = [("serving_default", {"text": ["a"]})] * MOST_WARMUP_REQUESTS
+    write_warmup_requests(tmp_path, requests)
+    assert len(logs(tmp_path)) == 1000
+    with pytest.raises(ValueError, match="at most 1000 warm-up requests, got 1001"):
+        write_warmup_requests(tmp_path, [*requests, requests[0]])

@@ -1,0 +1,35 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def found():
+    """What the program on two logical devices printed."""
+    program = [sys.executable, "-m", "tests.models.replicated_program"]
+    run = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["plain", "class weights"])
+def test_two_replicas_train_and_evaluate_as_one_device(found, name):
+    assert found["moved"] > 1e-4
+    assert found[f"weights, {name}"] < 1e-6
+    assert found[f"evaluation, {name}"] < 1e-5
+    assert found[f"prediction, {name}"] < 1e-5
+
+
+def test_windows_are_refused(found):
+    assert "cannot be shared out between 2 replicas" in found["windows"]
+
+
+def test_replicas_draw_different_dropout_masks_that_repeat_with_the_seed(found):
+    # Of 64 fair draws, two masks agree on about half, and on all of them never.
+    assert all(0.2 < equal < 0.8 for equal in found["equal draws"])
+    assert found["repeated draws"]
