@@ -1,6 +1,7 @@
-"""BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: every public name, loaded when it is first used.
+"""BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: every public name, and nothing else.
 
-Loading on first use keeps `import keras_bert` fast, and lets `keras_bert.BertEncoder` work where TensorFlow is not
+Models are imported at once, so that Keras finds their classes when it loads a saved model. What needs TensorFlow is
+loaded when it is first used, or when Keras runs on it: `keras_bert.BertEncoder` works where TensorFlow is not
 installed.
 
 Example:
@@ -13,25 +14,31 @@ Example:
 
 import importlib
 
-_PUBLIC_NAMES = {
+import keras
+
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.encoder import BertEncoder
+
+_LAZY_NAMES = {
     "BertAdamW": "keras_bert.training.optimizer",
-    "BertClassifier": "keras_bert.models.classifier",
-    "BertEncoder": "keras_bert.models.encoder",
     "BertPreprocessor": "keras_bert.text.preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
     "WarmupSchedule": "keras_bert.training.schedule",
 }
 
 __version__ = "0.1.0"
-__all__ = [*_PUBLIC_NAMES, "__version__"]
+__all__ = ["BertClassifier", "BertEncoder", "__version__", *_LAZY_NAMES]
+
+if keras.backend.backend() == "tensorflow":
+    # A compiled model is saved with its optimizer, whose class Keras must find, too.
+    for _name in ("BertAdamW", "WarmupSchedule"):
+        importlib.import_module(_LAZY_NAMES[_name])
 
 
 def __getattr__(name):
-    if name not in _PUBLIC_NAMES:
-        raise AttributeError(
-            f"module 'keras_bert' has no attribute {name!r}; its public names are {sorted(_PUBLIC_NAMES)}"
-        )
-    value = getattr(importlib.import_module(_PUBLIC_NAMES[name]), name)
+    if name not in _LAZY_NAMES:
+        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}; its public names are {sorted(__all__)}")
+    value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
     globals()[name] = value
     return value
 

