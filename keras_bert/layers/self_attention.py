@@ -89,7 +89,7 @@ class SelfAttention(keras.layers.Layer):
         projected = self.query_key_value(hidden_states)  # [batch, length, 3 * hidden]
         projected = ops.reshape(projected, (batch, length, 3, self.num_attention_heads, self.head_size))
         projected = ops.transpose(projected, (2, 0, 3, 1, 4))  # [3, batch, heads, length, head size]
-        query, key, value = projected[0], projected[1], projected[2]
+        query, key, value = ops.unstack(projected, 3)  # not by index: its gradient would write three padded copies
         query = query * self.head_size**-0.5
         scores = ops.cast(ops.matmul(query, ops.swapaxes(key, -1, -2)), "float32")  # [batch, heads, from, to]
         scores = scores + (1.0 - ops.cast(attention_mask, "float32")[:, None]) * MASKED_SCORE

@@ -1,5 +1,7 @@
 """The encoder of BERT."""
 
+from collections.abc import Mapping
+
 import keras
 from absl import logging
 from keras import ops
@@ -24,6 +26,39 @@ ENCODER_SIZES = {
 }
 
 _INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask", "position_ids", "sequence_ids")
+
+
+def require_ids(inputs):
+    """Raises unless a model is called on ids.
+
+    Keras would convert texts to string tensors, and fail somewhere in the first layer.
+
+    Args:
+        inputs: what the model is called on.
+
+    Raises:
+        ValueError: if it is not a dict with integer `token_ids`.
+
+    Example:
+
+    >>> require_ids({"token_ids": np.array([[2, 3]])})
+    """
+    if not isinstance(inputs, Mapping) or "token_ids" not in inputs:
+        received = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
+    elif _is_text_dtype(getattr(inputs["token_ids"], "dtype", None)):
+        received = "token_ids that are strings"
+    else:
+        return
+    raise ValueError(
+        f"a model is called on ids, a dict with token_ids and, where needed, {', '.join(_INPUT_NAMES[1:])}; "
+        f"got {received}. Texts become such a dict through a BertPreprocessor; `fit`, `evaluate` and `predict` of a "
+        "head take them as they are."
+    )
+
+
+def _is_text_dtype(dtype):
+    # NumPy's dtypes have a kind; TensorFlow's and Keras' have a name.
+    return getattr(dtype, "kind", None) in ("U", "S", "O") or "string" in str(dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -199,6 +234,11 @@ class BertEncoder(keras.Model):
         """The transformer blocks, lowest first."""
         return [getattr(self, f"transformer_block_{i}") for i in range(self.num_hidden_layers)]
 
+    def __call__(self, inputs, *args, **kwargs):
+        """Encodes a batch, as `call` does, after checking that it is one of ids."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def call(self, inputs, training=False, return_hidden_states=False, return_attention_scores=False):
         """Encodes a batch; see the class for inputs and outputs."""
         inputs = self._complete(inputs)
@@ -224,12 +264,9 @@ class BertEncoder(keras.Model):
         return outputs
 
     def _complete(self, inputs):
-        if not isinstance(inputs, dict) or "token_ids" not in inputs or set(inputs) - set(_INPUT_NAMES):
-            received = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
-            raise ValueError(
-                f"the encoder takes a dict with token_ids and, where needed, {', '.join(_INPUT_NAMES[1:])}; "
-                f"got {received}. Texts become such a dict through a BertPreprocessor."
-            )
+        unknown = sorted(set(inputs) - set(_INPUT_NAMES))
+        if unknown:
+            raise ValueError(f"the encoder does not know the inputs {unknown}; it takes {_INPUT_NAMES}")
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 2:
             raise ValueError(f"token_ids must have the shape [batch, length], got {tuple(token_ids.shape)}")

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_bert.data.columns import text_columns
+from keras_bert.models.encoder import require_ids
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 
@@ -62,6 +63,11 @@ class TextModel(keras.Model):
         if class_weight is None:
             return None
         raise ValueError("class_weight in `fit` needs single labels; this model has none")
+
+    def __call__(self, inputs, *args, **kwargs):
+        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
@@ -133,7 +139,7 @@ class TextModel(keras.Model):
                 validation_data, kwargs.get("validation_batch_size") or batch_size
             )
         shuffle, class_weight = kwargs.pop("shuffle", True), kwargs.pop("class_weight", None)
-        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle, class_weight)
+        inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle, class_weight)
         return super().fit(**inputs, **kwargs)
 
     def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, **kwargs):
@@ -150,7 +156,7 @@ class TextModel(keras.Model):
         self._require_whole_batches()
         if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
             return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
-        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
+        inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle=False)
         inputs.pop("shuffle")
         return super().evaluate(**inputs, verbose=verbose, **kwargs)
 
@@ -168,7 +174,7 @@ class TextModel(keras.Model):
             NumPy array, one row an example.
         """
         self._require_whole_batches()
-        batch_size = batch_size or DEFAULT_BATCH_SIZE
+        batch_size = _batch_size(batch_size)
         columns, preprocess, lengths = self._sortable(x)
         if columns is None:
             inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
@@ -206,7 +212,7 @@ class TextModel(keras.Model):
 
     def _training_inputs(self, x, y, sample_weight, batch_size, shuffle, class_weight=None):
         """The arguments that Keras' own `fit` and `evaluate` take for the caller's data."""
-        batch_size = batch_size or DEFAULT_BATCH_SIZE
+        batch_size = _batch_size(batch_size)
         weights = self.class_weights_by_id(class_weight)
         if hasattr(x, "element_spec"):  # a tf.data.Dataset
             if y is not None or sample_weight is not None:
@@ -329,6 +335,20 @@ def _check_preprocessor(preprocessor, encoder):
             f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
             "positions (max_position_embeddings)"
         )
+
+
+def _batch_size(given):
+    if given is None:
+        return DEFAULT_BATCH_SIZE
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1, got {given!r}")
+    return int(given)
+
+
+def _require_labels(x, y):
+    if y is None and not hasattr(x, "element_spec"):
+        raise ValueError("there are no labels: y is None; only a dataset brings its own")
+    return y
 
 
 def _split(x, y, sample_weight, fraction):

@@ -255,6 +255,7 @@ IDS = {name: np.zeros([2, 4], "int32") for name in ("token_ids", "segment_ids", 
         ),
         ({**IDS, "token_ids": np.zeros([2, 4])}, [0, 1], "whole numbers"),
         ([], [], "no texts"),
+        (["a", "b"], None, "there are no labels"),
     ],
 )
 def test_bad_training_data(x, y, message):
@@ -275,6 +276,17 @@ def test_an_unknown_label_in_a_dataset():
 def test_texts_without_a_preprocessor():
     with pytest.raises(ValueError, match="has no preprocessor and takes ids only, but got texts"):
         BertClassifier(toy_encoder(), 2).predict(["a text"])
+
+
+def test_called_on_texts():
+    with pytest.raises(ValueError, match=r"called on ids, a dict with token_ids .*; got list"):
+        toy_classifier()(["a text"])
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5])
+def test_bad_batch_size(batch_size):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1"):
+        toy_classifier().predict(["a text"], batch_size=batch_size)
 
 
 def test_an_unbatched_dataset():

@@ -207,7 +207,10 @@ def test_bad_arguments(arguments, message):
 @pytest.mark.parametrize(
     "inputs, message",
     [
-        ({"input_ids": np.zeros([1, 3])}, r"a dict with token_ids.*got \['input_ids'\]"),
+        (["a text"], "called on ids, a dict with token_ids .*; got list. Texts become"),
+        ({"input_ids": np.zeros([1, 3])}, r"called on ids.*got a dict with \['input_ids'\]"),
+        ({"token_ids": np.array([["a"]])}, "got token_ids that are strings"),
+        ({"token_ids": np.zeros([1, 3], "int32"), "mask": np.zeros([1, 3])}, r"does not know the inputs \['mask'\]"),
         ({"token_ids": np.zeros([3], "int32")}, r"\[batch, length\], got \(3,\)"),
         ({"token_ids": np.zeros([1, 13], "int32")}, "13 tokens long, but the model has positions for 12"),
     ],
