@@ -7,9 +7,10 @@ from pathlib import Path
 
 from absl import app, flags
 
-_SAVED_MODEL = flags.DEFINE_string(
-    "saved_model", None, "Folder of the SavedModel, for example models/intents/1.", required=True
-)
+
+def define_flags():
+    """Defines the flags; not on import, so that one process can import several programs."""
+    flags.DEFINE_string("saved_model", None, "Folder of the SavedModel, for example models/intents/1.", required=True)
 
 
 def main(argv):
@@ -17,19 +18,20 @@ def main(argv):
     messages = argv[1:]
     if not messages:
         raise app.UsageError("no messages; put them behind the flags, each in quotes")
-    if not (Path(_SAVED_MODEL.value) / "saved_model.pb").is_file():
+    if not (Path(flags.FLAGS.saved_model) / "saved_model.pb").is_file():
         raise app.UsageError(
-            f"--saved_model={_SAVED_MODEL.value} is not the folder of a SavedModel: it has no saved_model.pb"
+            f"--saved_model={flags.FLAGS.saved_model} is not the folder of a SavedModel: it has no saved_model.pb"
         )
 
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the operations of the tokenizer)
 
-    serve = tf.saved_model.load(_SAVED_MODEL.value).signatures["serving_default"]
+    serve = tf.saved_model.load(flags.FLAGS.saved_model).signatures["serving_default"]
     answers = serve(text=tf.constant(messages))
     for message, label, probabilities in zip(messages, answers["label"], answers["probabilities"], strict=True):
         print(f"{label.numpy().decode():<20} {float(max(probabilities)):.2f}  {message}")
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

@@ -15,15 +15,6 @@ from absl import app, flags, logging
 
 from tools.support_messages import read_support_messages
 
-_RUN_DIR = flags.DEFINE_string(
-    "run_dir", "runs/quickstart", "Folder of what the run writes; a new version on every run."
-)
-_PRESET = flags.DEFINE_string("preset", "all_minilm_l6_v2", "Pre-trained weights to begin with.")
-_EPOCHS = flags.DEFINE_integer("epochs", 6, "Passes over the training messages.", lower_bound=1)
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 16, "Messages in a batch.", lower_bound=1)
-_LEARNING_RATE = flags.DEFINE_float("learning_rate", 2e-4, "Peak learning rate.", lower_bound=0.0)
-_SEED = flags.DEFINE_integer("seed", 1, "Seed of the new layer, of dropout, and of the order of the messages.")
-
 MESSAGES = (
     "my parcel was due on tuesday and nothing has come yet",
     "There is a second charge for the same kettle on my bank statement.",
@@ -62,6 +53,16 @@ def next_version(folder):
     return folder / str(max(versions, default=0) + 1)
 
 
+def define_flags():
+    """Defines the flags; not on import, so that one process can import several programs."""
+    flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what the run writes; a new version on every run.")
+    flags.DEFINE_string("preset", "all_minilm_l6_v2", "Pre-trained weights to begin with.")
+    flags.DEFINE_integer("epochs", 6, "Passes over the training messages.", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 16, "Messages in a batch.", lower_bound=1)
+    flags.DEFINE_float("learning_rate", 2e-4, "Peak learning rate.", lower_bound=0.0)
+    flags.DEFINE_integer("seed", 1, "Seed of the new layer, of dropout, and of the order of the messages.")
+
+
 def main(argv):
     """Runs the steps one after another, and prints what each found."""
     if argv[1:]:
@@ -72,23 +73,29 @@ def main(argv):
 
     started = time.monotonic()
     classifier = train_classifier(
-        train, _PRESET.value, _EPOCHS.value, _BATCH_SIZE.value, _LEARNING_RATE.value, _SEED.value
+        train,
+        flags.FLAGS.preset,
+        flags.FLAGS.epochs,
+        flags.FLAGS.batch_size,
+        flags.FLAGS.learning_rate,
+        flags.FLAGS.seed,
     )
     accuracy = classifier.evaluate(dev.texts, dev.labels, verbose=0, return_dict=True)["accuracy"]
     print(f"\naccuracy on the test messages: {accuracy:.3f}, after {time.monotonic() - started:.0f} s of training")
     print(f"TF-IDF with logistic regression: {baseline_accuracy(train, dev):.3f}")
 
-    version = classifier.export(next_version(Path(_RUN_DIR.value) / "saved_model"))
+    version = classifier.export(next_version(Path(flags.FLAGS.run_dir) / "saved_model"))
     print(f"\nexported to {version}; a fresh process, which knows nothing of keras_bert, answers:", flush=True)
     subprocess.run([sys.executable, "-m", "tools.ask", f"--saved_model={version}", *MESSAGES], check=True)
     print(
         "\nTry next:\n"
         f'  {sys.executable} -m tools.ask --saved_model={version} "where is my refund?"\n'
         f"  docker run -p 8501:8501 -v {version.parent.resolve()}:/models/intents -e MODEL_NAME=intents "
-        "tensorflow/serving:2.21.0\n"
+        "tensorflow/serving\n"
         "  docs/serving.md shows requests, README.md the training in ten lines of Python; make test runs the tests"
     )
 
 
 if __name__ == "__main__":
+    define_flags()
     app.run(main)

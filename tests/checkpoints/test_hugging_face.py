@@ -1,8 +1,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -390,17 +388,3 @@ def test_a_whole_file_comes_before_shards_and_other_paths_are_not_ours(hugging_f
     assert find_hugging_face_weights(folder / "model.safetensors.index.json").name == "model.safetensors.index.json"
     assert find_hugging_face_weights(folder / "config.json") is None
     assert find_hugging_face_weights(folder / "absent") is None
-
-
-def test_tensorflow_is_not_needed(hugging_face_folder):
-    hugging_face_folder.tensors = {
-        name: tensor.astype(ml_dtypes.bfloat16) for name, tensor in hugging_face_folder.tensors.items()
-    }
-    program = (
-        "import sys; sys.modules.update(tensorflow=None, keras=None)\n"
-        "from keras_bert.checkpoints.reader import read_checkpoint\n"
-        "import keras_bert.checkpoints.report, keras_bert.checkpoints.presets\n"
-        f"print(len(read_checkpoint({str(hugging_face_folder.write())!r}).arrays))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "31", done.stderr
