@@ -69,6 +69,8 @@ def main(argv):
     """Trains, exports, classifies, and prints the figures."""
     del argv
     run_dir = Path(_RUN_DIR.value)
+    if run_dir.exists():
+        raise app.UsageError(f"--run_dir={run_dir} exists and is not overwritten; give another")
     run_dir.mkdir(parents=True)
     texts, labels = read_sst2(Path(_DATA_DIR.value) / "train.tsv")
     chosen = np.random.default_rng(_SEED.value).permutation(len(texts))[: _ROWS.value]
@@ -112,6 +114,8 @@ def main(argv):
         figures |= {f"{dtype}: fresh process, {part} seconds": s for part, s in answers["seconds"].items()}
     for name, value in figures.items():
         print(f"{name}: {value:.4f}")
+    if min(value for name, value in figures.items() if "labels equal" in name) < 0.99:
+        sys.exit("fewer than 99% of the labels agree")
 
 
 def encoder_config(classifier, dtype):

@@ -53,11 +53,14 @@ def _holds_strings(values):
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         return False
     if hasattr(values, "dtype"):
-        kind = getattr(np.asarray(values).dtype, "kind", None)
-        return kind in "US" or (
-            kind == "O" and len(values) > 0 and isinstance(np.asarray(values).flat[0], (str, bytes))
-        )
-    return isinstance(values, list) and (not values or isinstance(values[0], (str, bytes)))
+        values = np.asarray(values)
+        return values.dtype.kind in "UST" or (values.dtype.kind == "O" and _any_string(values.flat))
+    return isinstance(values, list) and (not values or _any_string(values))
+
+
+def _any_string(values):
+    # Any, not the first: a missing text among texts is to be named, not taken for something else than texts.
+    return any(isinstance(value, (str, bytes)) for value in values)
 
 
 def _string_array(values, name):
@@ -67,4 +70,14 @@ def _string_array(values, name):
     for i, value in enumerate(values):
         if not isinstance(value, (str, bytes)):
             raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
+        if isinstance(value, str) and not _is_encodable(value):
+            raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
     return values
+
+
+def _is_encodable(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -97,7 +97,51 @@ def prepare_dataset(dataset, preprocessor, encode_labels):
         return dataset
     if preprocessor is None:
         raise ValueError("the dataset holds texts, but this model has no preprocessor and takes ids only")
-    return preprocess_batches(dataset, preprocessor)
+    return preprocess_batches(dataset, _counting_long_texts(preprocessor))
+
+
+def _counting_long_texts(preprocessor):
+    """The preprocessor, saying in the log how many texts were too long, at 1, 10, 100, ... of them."""
+    total = 0
+
+    def count(number):
+        nonlocal total
+        before, total = total, total + int(number)
+        if len(str(before)) < len(str(total)) or not before:
+            logging.warning(
+                "%d texts of the dataset so far are longer than %d tokens and were %s",
+                total,
+                preprocessor.sequence_length,
+                treatment_of_long_texts(preprocessor),
+            )
+
+    def preprocess(texts):
+        number = tf.reduce_sum(tf.cast(preprocessor.token_counts(texts) > preprocessor.sequence_length, tf.int32))
+        counted = tf.cond(number > 0, lambda: tf.py_function(_returning_zero(count), [number], tf.int32), lambda: 0)
+        with tf.control_dependencies([counted]):
+            return {name: tf.identity(values) for name, values in preprocessor(texts).items()}
+
+    return preprocess
+
+
+def _returning_zero(function):
+    def call(value):
+        function(value)
+        return 0
+
+    return call
+
+
+def treatment_of_long_texts(preprocessor):
+    """What a preprocessor does with texts that are too long, in words for the log.
+
+    Args:
+        preprocessor: a `BertPreprocessor`.
+
+    Returns:
+        str.
+    """
+    return "truncated" if preprocessor.long_texts == "truncate" else "cut into windows (of a pair, its second text)"
 
 
 def count_tokens(columns, preprocessor):
@@ -175,6 +219,7 @@ def encode_single_labels(labels, names):
         int32 tensor [batch].
 
     Raises:
+        ValueError: if the tensor is of another shape or dtype.
         tf.errors.InvalidArgumentError: when it runs on a label that is not in the list.
 
     Example:
@@ -182,8 +227,14 @@ def encode_single_labels(labels, names):
     >>> encode_single_labels(tf.constant(["b", "a"]), ["a", "b"]).numpy().tolist()
     [1, 0]
     """
+    if labels.shape.rank not in (None, 1) and labels.shape[1:] != [1]:
+        raise ValueError(f"single labels in a dataset must have the shape [batch], got {labels.shape}")
+    if not (labels.dtype == tf.string or labels.dtype.is_integer or labels.dtype.is_bool):
+        raise ValueError(f"single labels in a dataset must be names or whole numbers, got {labels.dtype.name}")
     labels = tf.reshape(labels, [-1])
-    known_labels = tf.constant(names) if labels.dtype == tf.string else tf.range(len(names), dtype=labels.dtype)
+    if labels.dtype != tf.string:
+        labels = tf.cast(labels, tf.int64)
+    known_labels = tf.constant(names) if labels.dtype == tf.string else tf.range(len(names), dtype=tf.int64)
     equal = labels[:, None] == known_labels  # [batch, names]
     known = tf.reduce_any(equal, axis=1)
     unknown = tf.boolean_mask(labels, ~known)
@@ -192,3 +243,39 @@ def encode_single_labels(labels, names):
     )
     with tf.control_dependencies([check]):
         return tf.argmax(tf.cast(equal, tf.int32), axis=1, output_type=tf.int32)
+
+
+def encode_label_rows(labels, number, zeros_and_ones):
+    """Rows of numbers in a tensor, as the float rows that a loss takes.
+
+    Args:
+        labels: number tensor [batch, number], or [batch] if `number` is 1.
+        number: int, the width of a row.
+        zeros_and_ones: bool. Whether nothing else is allowed.
+
+    Returns:
+        float32 tensor [batch, number].
+
+    Raises:
+        ValueError: if the tensor is of another width or dtype.
+        tf.errors.InvalidArgumentError: when it runs on numbers that are not allowed.
+
+    Example:
+
+    >>> encode_label_rows(tf.constant([3, 4]), 1, zeros_and_ones=False).numpy().tolist()
+    [[3.0], [4.0]]
+    """
+    if number == 1 and labels.shape.rank == 1:
+        labels = labels[:, None]
+    if labels.dtype == tf.string or labels.shape.rank not in (None, 2) or labels.shape[1] not in (None, number):
+        raise ValueError(
+            f"labels in a dataset must be numbers of the shape [batch, {number}], "
+            f"got {labels.dtype.name} {labels.shape}; "
+            "several names at once are written as zeros and ones"
+        )
+    labels = tf.cast(labels, tf.float32)
+    if not zeros_and_ones:
+        return labels
+    allowed = tf.reduce_all((labels == 0) | (labels == 1))
+    with tf.control_dependencies([tf.debugging.Assert(allowed, ["labels other than zeros and ones:", labels])]):
+        return tf.identity(labels)

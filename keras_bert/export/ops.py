@@ -58,5 +58,6 @@ def unserved_operations(path):
     Returns:
         sorted list of str; empty for a model that can be served.
     """
-    foreign = {name for name in graph_operations(path) if not hasattr(tf.raw_ops, name)}
-    return sorted((foreign - SERVED_TEXT_OPS) | (graph_operations(path) & PYTHON_OPS))
+    operations = graph_operations(path)
+    foreign = {name for name in operations if not hasattr(tf.raw_ops, name)}
+    return sorted((foreign - SERVED_TEXT_OPS) | (operations & PYTHON_OPS))

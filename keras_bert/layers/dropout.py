@@ -1,6 +1,7 @@
 """Dropout whose draws differ between the replicas of a distribution strategy."""
 
 import keras
+import numpy as np
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -47,12 +48,21 @@ class Dropout(keras.layers.Layer):
         return tensorflow_ops.dropout(x, self.rate, self.seed_generator.next())
 
     def _trackable_children(self, save_type="checkpoint", **kwargs):
-        # Keras saves in its own files where the random numbers stand, but tf.train.Checkpoint does not find the
-        # variable by itself, and a resumed run would draw other numbers.
+        # Neither Keras nor tf.train.Checkpoint finds the variable by itself; a resumed run would draw other numbers.
         children = super()._trackable_children(save_type, **kwargs)
         if self.rate:
             children["seed_generator_state"] = self.seed_generator.state
         return children
+
+    def save_own_variables(self, store):
+        """Saves where the random numbers stand."""
+        if self.rate:
+            store["seed_generator_state"] = np.array(self.seed_generator.state)
+
+    def load_own_variables(self, store):
+        """Continues the random numbers where they stood."""
+        if self.rate:
+            self.seed_generator.state.assign(store["seed_generator_state"])
 
     def compute_output_shape(self, input_shape):
         """The input's shape."""

@@ -87,9 +87,11 @@ class TransformerBlock(keras.layers.Layer):
     def call(self, hidden_states, attention_mask, training=False, return_attention_scores=False):
         """Runs attention and the feed-forward network."""
         residual = hidden_states
-        attended, scores = self.self_attention(
-            hidden_states, attention_mask, training=training, return_attention_scores=True
+        attended = self.self_attention(
+            hidden_states, attention_mask, training=training, return_attention_scores=return_attention_scores
         )
+        if return_attention_scores:
+            attended, scores = attended
         attended = self.self_attention_dropout(attended, training=training)
         hidden_states = self.self_attention_layer_norm(residual + attended)
 

@@ -1,7 +1,5 @@
 """A classifier of texts and pairs of texts."""
 
-import dataclasses
-
 import keras
 import numpy as np
 from absl import logging
@@ -19,8 +17,9 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
+from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
 from keras_bert.models.text_model import TextModel
-from keras_bert.models.weights import assign_arrays, relative_variables
+from keras_bert.models.weights import assign_arrays
 
 EXPORT_DTYPES = ("float32", "bfloat16")
 FREEZE_NONE, FREEZE_EMBEDDINGS, FREEZE_ENCODER = "none", "embeddings", "encoder"
@@ -43,7 +42,7 @@ class BertClassifier(TextModel):
         class_weights: list, or dict of label name to weight: how much an example of a label (for several labels: a
             label's term) counts in the loss. None counts all alike.
         freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
-            lowest k blocks.
+            lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.
         seed: int or None. Seed of the new layer, of its dropout, and of the order of training texts.
         name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
 
@@ -84,9 +83,7 @@ class BertClassifier(TextModel):
         dtype=None,
         trainable=True,
     ):
-        super().__init__(
-            encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy, trainable=trainable
-        )
+        super().__init__(encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy)
         if not encoder.with_pooler:
             raise ValueError("a classifier reads the pooled output: the encoder must be made with with_pooler=True")
         self.problem_type = problem_type
@@ -106,6 +103,8 @@ class BertClassifier(TextModel):
             name="logits",
         )
         self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
 
     def build(self, input_shape=None):
         """Creates the classification layer; the encoder has its variables already."""
@@ -181,10 +180,19 @@ class BertClassifier(TextModel):
 
     def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
         """Keras' `compile`; see `TextModel`. The metric "accuracy" is that of the problem type."""
-        if isinstance(metrics, (list, tuple)) and self.problem_type != REGRESSION:
-            # Keras would guess the kind of accuracy from shapes, and take several labels for one-hot rows.
-            metrics = [self.default_metrics()[0] if isinstance(m, str) and m == "accuracy" else m for m in metrics]
-        super().compile(optimizer, loss, metrics, **kwargs)
+        if loss is not None and self.class_weights is not None:
+            raise ValueError("class_weights are part of the model's own loss; leave out either them or loss=")
+        if kwargs.get("weighted_metrics") is not None:
+            kwargs["weighted_metrics"] = self._named_metrics(kwargs["weighted_metrics"])
+        super().compile(optimizer, loss, metrics if metrics == "auto" else self._named_metrics(metrics), **kwargs)
+
+    def _named_metrics(self, metrics):
+        """Metrics with the right kind of accuracy: Keras guesses it from shapes, and takes several labels for one-hot
+        rows."""
+        if self.problem_type == REGRESSION or metrics is None:
+            return metrics
+        metrics = metrics if isinstance(metrics, (list, tuple)) else [metrics]
+        return [self.default_metrics()[0] if metric in ("accuracy", "acc") else metric for metric in metrics]
 
     def encode_labels(self, labels):
         """Labels as a user writes them, as the numbers that the loss takes; see
@@ -198,12 +206,12 @@ class BertClassifier(TextModel):
         return keras.KerasTensor([None, len(self.labels)], "float32")
 
     def encode_labels_in_graph(self, labels):
-        """Labels from a dataset: names become numbers; numbers of single labels are checked."""
-        if self.problem_type != SINGLE_LABEL:
-            return labels
-        from keras_bert.data.in_memory import encode_single_labels
+        """Labels from a dataset, checked: names or numbers of single labels, else rows of numbers."""
+        from keras_bert.data.in_memory import encode_label_rows, encode_single_labels
 
-        return encode_single_labels(labels, self.labels)
+        if self.problem_type == SINGLE_LABEL:
+            return encode_single_labels(labels, self.labels)
+        return encode_label_rows(labels, len(self.labels), zeros_and_ones=self.problem_type == MULTI_LABEL)
 
     def class_weights_by_id(self, class_weight):
         """`fit`'s class_weight as a dict of label number to weight, or None."""
@@ -306,16 +314,16 @@ class BertClassifier(TextModel):
         if dtype not in EXPORT_DTYPES:
             raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
         config = self.get_config()
-        config["encoder"] = BertEncoder.from_config({**self.encoder.get_config(), "dtype": dtype})
-        config["dtype"] = dtype
-        copy = type(self)(**{**config, "preprocessor": self.preprocessor})
+        encoder = type(self.encoder).from_config({**self.encoder.get_config(), "dtype": dtype})
+        copy = type(self)(**{**config, "encoder": encoder, "preprocessor": self.preprocessor, "dtype": dtype})
+        own = self.variables_by_path()
         for path, variable in copy.variables_by_path().items():
-            variable.assign(ops.cast(self.variables_by_path()[path].value, variable.dtype))
+            variable.assign(ops.cast(own[path].value, variable.dtype))
         return copy
 
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, the new layer's under `logits/`."""
-        own = {path: v for path, v in relative_variables(self).items() if path.startswith("logits/")}
+        own = {f"logits/{weight.name}": weight for weight in self.logits.weights}
         return {**self.encoder.variables_by_path("encoder/"), **own}
 
     def get_config(self):
@@ -373,7 +381,7 @@ class BertClassifier(TextModel):
             sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
             long_texts: "truncate", or "windows" to average the logits of overlapping windows.
             window_stride: int; tokens from one window's beginning to the next one's; None is half a window.
-            lower_case: bool; None takes what the checkpoint says, or what its vocabulary shows.
+            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
             dropout: float; None takes the checkpoint's, or 0.1.
             class_weights, freeze, seed, name: as for the constructor.
@@ -403,17 +411,17 @@ class BertClassifier(TextModel):
             BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}),
             labels=own_labels if labels is None else labels,
             preprocessor=BertPreprocessor(
-                _tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, "longest", long_texts, window_stride
+                tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, "longest", long_texts, window_stride
             ),
             problem_type=problem_type,
-            dropout=_first_given(dropout, head.get("classifier_dropout"), 0.1),
+            dropout=next(rate for rate in (dropout, head.get("classifier_dropout"), 0.1) if rate is not None),
             class_weights=class_weights,
             freeze=freeze,
             seed=seed,
             name=name,
         )
-        if not _same_labels(classifier.labels, head):
-            checkpoint = _without_head(checkpoint)
+        if not same_head(classifier.labels, problem_type, head):
+            checkpoint = without_head(checkpoint)
         classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
         logging.info("%s", classifier.checkpoint_report)
         return classifier
@@ -436,43 +444,3 @@ class BertClassifier(TextModel):
         from keras_bert.checkpoints.presets import resolve_preset
 
         return cls.from_checkpoint(resolve_preset(name), labels, **kwargs)
-
-
-def _tokenizer_of(checkpoint, vocabulary, lower_case):
-    """The tokenizer that a checkpoint was trained with."""
-    from keras_bert.text.tokenizer import BertTokenizer
-
-    vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
-    if vocabulary is None:
-        raise ValueError(
-            f"{checkpoint.path} has no vocab.txt beside it; give vocabulary=, a file or a list of wordpieces"
-        )
-    return BertTokenizer(vocabulary, _lower_case(checkpoint, vocabulary, lower_case), checkpoint.strip_accents)
-
-
-def _lower_case(checkpoint, vocabulary, lower_case):
-    from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
-
-    words = vocabulary if isinstance(vocabulary, (list, tuple)) else load_vocabulary(vocabulary)
-    known = checkpoint.lower_case if checkpoint.lower_case is not None else is_lower_case_vocabulary(words)
-    if lower_case is not None and lower_case != known:
-        raise ValueError(
-            f"lower_case={lower_case} contradicts the checkpoint {checkpoint.path}, "
-            f"which was trained with lower_case={known}; leave lower_case out"
-        )
-    return known
-
-
-def _same_labels(labels, head):
-    names, number = head.get("label_names"), head.get("num_labels")
-    return labels == names if names else len(labels) == number
-
-
-def _without_head(checkpoint):
-    arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith("logits/")}
-    left = {name for path in checkpoint.arrays if path not in arrays for name in checkpoint.tensor_names[path]}
-    return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
-
-
-def _first_given(*values):
-    return next(value for value in values if value is not None)

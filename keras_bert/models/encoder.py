@@ -1,6 +1,7 @@
 """The encoder of BERT."""
 
 from collections.abc import Mapping
+from numbers import Integral
 
 import keras
 from absl import logging
@@ -85,6 +86,8 @@ class BertEncoder(keras.Model):
         with_pooler: bool. Whether there is a `pooled_output`.
         attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
         seed: int or None. Seed of initial weights and dropout; None draws them at random.
+        trainable: bool. False freezes all variables. (A saved model remembers this; freezing single layers by hand it
+            does not.)
         dtype: a Keras dtype policy or its name, for example "mixed_bfloat16".
 
     Inputs: a dict of int32 tensors [batch, length]:
@@ -135,6 +138,7 @@ class BertEncoder(keras.Model):
         seed=None,
         dtype=None,
         name=None,
+        trainable=True,
         **kwargs,
     ):
         super().__init__(dtype=dtype, name=name, **kwargs)
@@ -142,7 +146,7 @@ class BertEncoder(keras.Model):
         self.hidden_size = hidden_size
         self.num_hidden_layers = num_hidden_layers
         self.num_attention_heads = num_attention_heads
-        self.intermediate_size = intermediate_size or 4 * hidden_size
+        self.intermediate_size = 4 * hidden_size if intermediate_size is None else intermediate_size
         self.hidden_act = hidden_act
         self.hidden_dropout_prob = hidden_dropout_prob
         self.attention_probs_dropout_prob = attention_probs_dropout_prob
@@ -156,6 +160,8 @@ class BertEncoder(keras.Model):
         self._check_sizes()
         self._create_layers()
         self.build()
+        # Only now that there are layers: Keras hands the value on to those that exist.
+        self.trainable = trainable
 
     def _check_sizes(self):
         for name in (
@@ -167,8 +173,10 @@ class BertEncoder(keras.Model):
             "max_position_embeddings",
             "type_vocab_size",
         ):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a positive whole number, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+            setattr(self, name, int(value))
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "hidden_size must be a multiple of num_attention_heads, "
@@ -250,9 +258,11 @@ class BertEncoder(keras.Model):
         )
         hidden_states, attention_scores = [hidden], []
         for block in self.transformer_blocks:
-            hidden, scores = block(hidden, attention_mask, training=training, return_attention_scores=True)
+            hidden = block(hidden, attention_mask, training=training, return_attention_scores=return_attention_scores)
+            if return_attention_scores:
+                hidden, scores = hidden
+                attention_scores.append(scores)
             hidden_states.append(hidden)
-            attention_scores.append(scores)
 
         outputs = {"sequence_output": hidden}
         if self.with_pooler:

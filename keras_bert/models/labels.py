@@ -35,6 +35,8 @@ def label_names(labels, problem_type):
         raise ValueError(f"unknown problem_type {problem_type!r}; allowed are {PROBLEM_TYPES}")
     if labels is None and problem_type == REGRESSION:
         labels = ["value"]
+    if isinstance(labels, np.ndarray) and labels.ndim == 1:
+        labels = labels.tolist()
     if isinstance(labels, (int, np.integer)) and not isinstance(labels, bool):
         labels = [str(i) for i in range(labels)]
     if not isinstance(labels, (list, tuple)) or not all(isinstance(name, str) and name for name in labels):
@@ -98,9 +100,17 @@ def _encode_single(values, names):
             f"single labels must have the shape [examples], got {array.shape}; "
             f"for several labels at once use problem_type={MULTI_LABEL!r}"
         )
+    if array.dtype.kind == "O" and all(isinstance(value, (int, float, np.number)) for value in array):
+        array = array.astype("float64")
     if array.dtype.kind in "USO":
         return np.array([_index(value, names, i) for i, value in enumerate(array)], "int32")
     array = _numbers(array, "labels")
+    misleading = [name for i, name in enumerate(names) if name.isdecimal() and name != str(i)]
+    if misleading:
+        raise ValueError(
+            f"the labels {_shortened(misleading)} are names that look like numbers, so it is not clear whether "
+            f"{array[0] if len(array) else 0} is a name or a position; give the labels as strings"
+        )
     wrong = (array < 0) | (array >= len(names)) | (array != np.floor(array))
     if wrong.any():
         i = int(np.argmax(wrong))
@@ -115,6 +125,8 @@ def _encode_multiple(values, names):
     if not hasattr(values, "dtype") and any(_is_name_list(row) for row in values):
         encoded = np.zeros([len(values), len(names)], "float32")
         for i, row in enumerate(values):
+            if not _is_name_list(row):
+                raise ValueError(f"several labels at once are a list of names for each example; row {i} is {row!r}")
             for value in row:
                 encoded[i, _index(value, names, i)] = 1.0
         return encoded
@@ -192,6 +204,6 @@ def class_weight_list(class_weights, names):
         if len(weights) != len(names):
             raise ValueError(f"class weights must be {len(names)}, one for each label; got {len(weights)}")
     for name, weight in zip(names, weights, strict=True):
-        if not np.isfinite(weight) or weight < 0:
+        if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
             raise ValueError(f"a class weight must be a finite number of at least 0; that of {name!r} is {weight}")
     return [float(weight) for weight in weights]

@@ -2,8 +2,10 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_bert.data.columns import text_columns
+from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import require_ids
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
@@ -37,6 +39,7 @@ class TextModel(keras.Model):
         self.preprocessor = preprocessor
         self.seed = seed
         self._loss_is_own = True
+        self._fits = 0
 
     def encode_labels(self, labels):
         """Labels as a user writes them, as numbers."""
@@ -73,9 +76,10 @@ class TextModel(keras.Model):
         """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
         if not self._loss_is_own:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        from keras_bert.training.loss import total_loss
+        from keras_bert.training.loss import share_of_evaluation, total_loss
 
-        return total_loss(self.loss_terms(y, y_pred, sample_weight))
+        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
+        return loss if training else share_of_evaluation(loss, ops.shape(y_pred)[0])
 
     def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
         """Sets optimizer and metrics for training; the loss is the model's own.
@@ -89,12 +93,14 @@ class TextModel(keras.Model):
         Raises:
             ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits.
         """
-        if isinstance(loss, str):
+        if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
             raise ValueError(
                 f"loss={loss!r} would be computed as if the outputs were probabilities, but they are logits. "
                 "Leave `loss` out: the model has its own. Or pass a loss object built with from_logits=True."
             )
         if isinstance(optimizer, str) and optimizer == "auto":
+            if keras.backend.backend() != "tensorflow":
+                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; give a Keras optimizer')
             from keras_bert.training.optimizer import BertAdamW
 
             optimizer = BertAdamW(learning_rate=5e-5)
@@ -108,16 +114,18 @@ class TextModel(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x=None, y=None, batch_size=None, **kwargs):
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", **kwargs):
         """Trains on texts or ids; Keras' `fit` with the same arguments.
 
         Args:
             x: texts or ids, as the class says; a dataset gives `(x, y)` or `(x, y, sample_weight)` and is already
-                batched.
+                batched. A generator or `keras.utils.PyDataset` of ids and numbers is handed to Keras as it is.
             y: labels, as `encode_labels` takes them; None with a dataset.
-            batch_size: int. Texts in a batch; 32 if None.
+            batch_size: int. Texts in a batch; 32 if None. A dataset has its own.
+            epochs, verbose: as in Keras.
             **kwargs: as in Keras. `validation_data` may hold texts too; `class_weight` is a dict of label name or
-                number to weight.
+                number to weight. With `sample_weight` the loss is the weighted mean, divided by the sum of the weights
+                (Keras divides by the number of rows).
 
         Returns:
             A Keras History.
@@ -126,7 +134,7 @@ class TextModel(keras.Model):
             ValueError, TypeError: on labels, texts or ids that do not fit the model.
         """
         self._require_compiled("fit")
-        self._require_whole_batches()
+        self._refuse_windows_on_replicas()
         sample_weight = kwargs.pop("sample_weight", None)
         validation_data = kwargs.pop("validation_data", None)
         validation_split = kwargs.pop("validation_split", 0.0)
@@ -140,7 +148,7 @@ class TextModel(keras.Model):
             )
         shuffle, class_weight = kwargs.pop("shuffle", True), kwargs.pop("class_weight", None)
         inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle, class_weight)
-        return super().fit(**inputs, **kwargs)
+        return super().fit(**inputs, epochs=epochs, verbose=verbose, **kwargs)
 
     def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, **kwargs):
         """Loss and metrics on texts or ids; Keras' `evaluate` with the same arguments.
@@ -153,11 +161,11 @@ class TextModel(keras.Model):
             What Keras returns: a list of numbers, or a dict with `return_dict=True`.
         """
         self._require_compiled("evaluate")
-        self._require_whole_batches()
+        self._refuse_windows_on_replicas()
         if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
             return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
         inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle=False)
-        inputs.pop("shuffle")
+        inputs.pop("shuffle", None)
         return super().evaluate(**inputs, verbose=verbose, **kwargs)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
@@ -173,9 +181,9 @@ class TextModel(keras.Model):
         Returns:
             NumPy array, one row an example.
         """
-        self._require_whole_batches()
+        self._refuse_windows_on_replicas()
         batch_size = _batch_size(batch_size)
-        columns, preprocess, lengths = self._sortable(x)
+        columns, preprocess, lengths = self._sortable(x, None if steps is None else steps * batch_size)
         if columns is None:
             inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
             return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
@@ -183,8 +191,7 @@ class TextModel(keras.Model):
 
         order = np.argsort(lengths, kind="stable")
         batches = text_batches({name: values[order] for name, values in columns.items()}, preprocess, batch_size)
-        outputs = super().predict(batches, verbose=verbose, steps=steps, callbacks=callbacks)
-        return outputs[np.argsort(order)] if steps is None else outputs
+        return super().predict(batches, verbose=verbose, callbacks=callbacks)[np.argsort(order)]
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Under a distribution strategy Keras takes a first batch here, only to see its shapes, and then begins the data
@@ -196,17 +203,18 @@ class TextModel(keras.Model):
         with strategy.scope():
             self._symbolic_build(data_batch=(ids, self.label_spec()))
 
-    def _sortable(self, x):
-        """Columns, the function that makes a batch of ids of them, and lengths; three Nones if `x` has no known
-        length."""
+    def _sortable(self, x, most):
+        """The first `most` rows as columns, what makes a batch of ids of them, and their lengths; three Nones if `x`
+        has no known length."""
         columns = self._text_columns(x)
         if columns is not None:
+            columns = {name: values[:most] for name, values in columns.items()}
             return columns, self.preprocessor, self._count_tokens(columns)
         if not isinstance(x, dict) or "padding_mask" not in x or keras.backend.backend() != "tensorflow":
             return None, None, None
         from keras_bert.data.in_memory import trim_padding
 
-        ids = self._checked_ids(x)
+        ids = {name: values[:most] for name, values in self._checked_ids(x).items()}
         positions = np.arange(1, ids["padding_mask"].shape[1] + 1)
         return ids, trim_padding, (positions * (ids["padding_mask"] != 0)).max(axis=1, initial=1)
 
@@ -218,28 +226,39 @@ class TextModel(keras.Model):
             if y is not None or sample_weight is not None:
                 raise ValueError("a dataset brings its own labels and sample weights: leave y and sample_weight out")
             return {"x": self._prepared_dataset(x), "shuffle": False, **({"class_weight": weights} if weights else {})}
+        if isinstance(x, keras.utils.PyDataset) or hasattr(x, "__next__"):
+            return {"x": x, **({"class_weight": weights} if weights else {})}
 
         columns = self._text_columns(x)
         examples = columns if columns is not None else self._checked_ids(x)
         number = len(next(iter(examples.values())))
         if y is not None:
             y = self.encode_labels(y)
+        if sample_weight is not None and np.ndim(sample_weight) != 1:
+            raise ValueError(f"sample_weight must have the shape [examples], got {np.shape(sample_weight)}")
         if weights is not None:
             of_label = np.array([weights[label] for label in range(len(weights))], "float32")[y]
             sample_weight = of_label if sample_weight is None else of_label * np.asarray(sample_weight, "float32")
         for name, part in (("y", y), ("sample_weight", sample_weight)):
             if part is not None and len(part) != number:
                 raise ValueError(f"there are {number} examples, but {name} has {len(part)}")
-        if columns is None:
+        if keras.backend.backend() != "tensorflow":
             return {"x": examples, "y": y, "sample_weight": sample_weight, "batch_size": batch_size, "shuffle": shuffle}
         from keras_bert.data.in_memory import text_batches
 
-        self._count_tokens(columns)
-        shuffle_seed = None
-        if shuffle:
-            shuffle_seed = self.seed if self.seed is not None else int(np.random.randint(2**31))
-        batches = text_batches(columns, self.preprocessor, batch_size, y, sample_weight, shuffle_seed)
-        return {"x": batches, "shuffle": False}
+        preprocess = _as_they_are
+        if columns is not None:
+            self._count_tokens(columns)
+            preprocess = self.preprocessor
+        seed = self._next_shuffle_seed() if shuffle else None
+        return {"x": text_batches(examples, preprocess, batch_size, y, sample_weight, seed), "shuffle": False}
+
+    def _next_shuffle_seed(self):
+        """A seed for each call of `fit`, or repeated calls would all visit the examples in one order."""
+        self._fits += 1
+        if self.seed is None:
+            return int(np.random.randint(2**31))
+        return derive_seed(self.seed, f"fit {self._fits}")
 
     def _validation_data(self, data, batch_size):
         if hasattr(data, "element_spec"):
@@ -272,11 +291,10 @@ class TextModel(keras.Model):
 
     def _count_tokens(self, columns):
         """Tokens of each text; says in the log how many texts are too long."""
-        from keras_bert.data.in_memory import count_tokens, log_long_texts
+        from keras_bert.data.in_memory import count_tokens, log_long_texts, treatment_of_long_texts
 
         counts = count_tokens(columns, self.preprocessor)
-        treatment = "truncated" if self.preprocessor.long_texts == "truncate" else "cut into windows"
-        log_long_texts(counts, self.preprocessor.sequence_length, treatment)
+        log_long_texts(counts, self.preprocessor.sequence_length, treatment_of_long_texts(self.preprocessor))
         return counts
 
     def _checked_ids(self, x):
@@ -294,12 +312,19 @@ class TextModel(keras.Model):
                     f"ids must be whole numbers of one shape [examples, length]; "
                     f"{name} is {values.dtype} {values.shape}, token_ids is {shape}"
                 )
+        if not shape[0]:
+            raise ValueError(f"there are no examples; the ids have the shape {shape}")
         if shape[1] > self.encoder.max_position_embeddings:
             raise ValueError(
                 f"the ids are {shape[1]} tokens long; "
                 f"the encoder has positions for {self.encoder.max_position_embeddings}"
             )
-        for name, limit in (("token_ids", self.encoder.vocab_size), ("segment_ids", self.encoder.type_vocab_size)):
+        limits = {
+            "token_ids": self.encoder.vocab_size,
+            "segment_ids": self.encoder.type_vocab_size,
+            "position_ids": self.encoder.max_position_embeddings,
+        }
+        for name, limit in limits.items():
             values = ids.get(name)
             if values is not None and values.size and not (values.min() >= 0 and values.max() < limit):
                 raise ValueError(
@@ -307,7 +332,7 @@ class TextModel(keras.Model):
                 )
         return ids
 
-    def _require_whole_batches(self):
+    def _refuse_windows_on_replicas(self):
         strategy = getattr(self, "distribute_strategy", None)
         replicas = 1 if strategy is None else strategy.num_replicas_in_sync
         if replicas > 1 and self.preprocessor is not None and self.preprocessor.long_texts == "windows":
@@ -337,6 +362,10 @@ def _check_preprocessor(preprocessor, encoder):
         )
 
 
+def _as_they_are(ids):
+    return ids
+
+
 def _batch_size(given):
     if given is None:
         return DEFAULT_BATCH_SIZE
@@ -346,7 +375,8 @@ def _batch_size(given):
 
 
 def _require_labels(x, y):
-    if y is None and not hasattr(x, "element_spec"):
+    brings_labels = hasattr(x, "element_spec") or hasattr(x, "__next__") or isinstance(x, keras.utils.PyDataset)
+    if y is None and not brings_labels:
         raise ValueError("there are no labels: y is None; only a dataset brings its own")
     return y
 
@@ -357,6 +387,9 @@ def _split(x, y, sample_weight, fraction):
     if columns is None:
         raise ValueError("validation_split needs texts or ids in memory; for a dataset give validation_data")
     number = len(next(iter(columns.values())))
+    for name, values in (("y", y), ("sample_weight", sample_weight)):
+        if values is not None and len(values) != number:
+            raise ValueError(f"there are {number} examples, but {name} has {len(values)}")
     cut = int(number * (1 - fraction))
     if not 0 < cut < number:
         raise ValueError(f"validation_split={fraction} of {number} examples leaves one of the two parts empty")

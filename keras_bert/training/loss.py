@@ -33,12 +33,43 @@ def total_loss(terms):
     return total
 
 
-def _sum_over_replicas(value):
+def share_of_evaluation(loss, rows):
+    """A replica's share of an evaluation loss, so that Keras' mean over replicas is the mean over the whole batch.
+
+    Keras' loss tracker multiplies a replica's share by the number of replicas and weighs it by its rows, which is right
+    only where all replicas have equally many.
+
+    Args:
+        loss: float scalar, from `total_loss`.
+        rows: int scalar, this replica's rows of the batch.
+
+    Returns:
+        float scalar; on one device the loss itself.
+
+    Example:
+
+    >>> share_of_evaluation(1.5, 8)
+    1.5
+    """
+    replicas = _number_of_replicas()
+    if replicas == 1:
+        return loss
+    rows = ops.cast(rows, "float32")
+    return loss * ops.divide_no_nan(_sum_over_replicas(rows), replicas * rows)
+
+
+def _number_of_replicas():
     if keras.backend.backend() != "tensorflow":
-        return value
+        return 1
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    return 1 if context is None else context.num_replicas_in_sync
+
+
+def _sum_over_replicas(value):
+    if _number_of_replicas() == 1:
         return value
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)

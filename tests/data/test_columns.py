@@ -35,6 +35,8 @@ def test_other_things_are_not_texts(x):
         ([], ValueError, "there are no texts"),
         ((["a"], []), ValueError, "there are no texts"),
         ((["a"], ["b", "c"]), ValueError, "the same number"),
+        ([None, "a"], TypeError, r"text\[0\] must be a string, got None"),
+        (["a\ud800"], ValueError, r"text\[0\] holds half of a surrogate pair"),
         (["a", None], TypeError, r"text\[1\] must be a string, got None"),
         (["a", float("nan")], TypeError, r"text\[1\] must be a string, got nan"),
         (np.array([["a"], ["b"]]), ValueError, "one-dimensional"),

@@ -199,7 +199,11 @@ def test_dropout_is_on_the_pooled_output():
         dropout=0.5, encoder_arguments={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     )
     ids = classifier.preprocessor(TEXTS[:4])
-    assert np.abs(np.array(classifier(ids, training=True)) - np.array(classifier(ids))).max() > 1e-4
+    classifier.logits.kernel.assign(np.ones([16, 2]))
+    dropped = np.array(classifier(ids, training=True))
+    # Both logits sum the same remains of the pooled output; dropout on the logits would part them.
+    np.testing.assert_array_equal(dropped[:, 0], dropped[:, 1])
+    assert np.abs(dropped - np.array(classifier(ids))).max() > 1e-4
     without = toy_classifier(
         dropout=0.0, encoder_arguments={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     )
@@ -337,3 +341,109 @@ def test_windows_are_the_same_in_training_evaluation_and_pairs(caplog):
     assert "2 of 4 texts are longer than 16 tokens and were cut into windows" in caplog.text
     pairs = classifier.predict((["good"] * 4, LONG_TEXTS), verbose=0)
     assert pairs.shape == (4, 2)
+
+
+@pytest.mark.parametrize("x", [TEXTS, {"text": TEXTS}])
+def test_predict_of_some_steps_is_the_beginning_of_predict(x):
+    classifier = toy_classifier()
+    some = classifier.predict(x, batch_size=8, steps=2, verbose=0)
+    np.testing.assert_allclose(some, classifier.predict(x, verbose=0)[:16], atol=1e-6)
+
+
+@pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder", 1])
+def test_a_loaded_model_trains_what_the_saved_one_did(freeze, tmp_path):
+    classifier = toy_classifier(freeze=freeze)
+    classifier.save(tmp_path / "classifier.keras")
+    loaded = keras.models.load_model(tmp_path / "classifier.keras")
+
+    def trained_paths(model):
+        return [path for path, variable in model.variables_by_path().items() if variable.trainable]
+
+    assert trained_paths(loaded) == trained_paths(classifier)
+    assert len(loaded.trainable_variables) == len(classifier.trainable_variables)
+
+
+def test_training_goes_on_alike_after_loading(tmp_path):
+    classifier = toy_classifier()
+    classifier.compile(keras_bert.BertAdamW(1e-3))
+    classifier.fit(TEXTS[:16], LABELS[:16], shuffle=False, verbose=0)
+    classifier.save(tmp_path / "classifier.keras")
+    loaded = keras.models.load_model(tmp_path / "classifier.keras")
+    for model in (classifier, loaded):
+        model.fit(TEXTS[:16], LABELS[:16], shuffle=False, verbose=0)
+    for one, two in zip(classifier.variables, loaded.variables, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"metrics": ["acc"]}, {"metrics": "accuracy"}, {"weighted_metrics": ["accuracy"]}]
+)
+def test_accuracy_of_several_labels_is_by_label(arguments):
+    classifier = toy_classifier(["a", "b", "c"], problem_type=MULTI_LABEL)
+    classifier.compile(**arguments)
+    rows = np.random.default_rng(0).integers(0, 2, [64, 3])
+    by_label = (rows == (classifier.predict(TEXTS, verbose=0) >= 0)).mean()
+    assert classifier.evaluate(TEXTS, rows, verbose=0, return_dict=True)["accuracy"] == pytest.approx(by_label)
+
+
+@pytest.mark.parametrize(
+    "labels, problem_type, message",
+    [
+        ([[1, 0], [0, 1]], "single_label_classification", r"must have the shape \[batch\], got"),
+        ([0.5, 1.0], "single_label_classification", "names or whole numbers, got float"),
+        ([["a"], ["b"]], MULTI_LABEL, "several names at once are written as zeros and ones"),
+        ([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]], MULTI_LABEL, r"of the shape \[batch, 2\]"),
+        ([[5.0, 2.0], [1.0, 0.0]], MULTI_LABEL, "labels other than zeros and ones"),
+    ],
+)
+def test_bad_labels_in_a_dataset(labels, problem_type, message):
+    classifier = toy_classifier(["x", "y"], problem_type=problem_type)
+    classifier.compile()
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        classifier.fit(tf.data.Dataset.from_tensor_slices((["a", "b"], labels)).batch(2), verbose=0)
+
+
+def test_boolean_labels_and_weights_in_a_dataset():
+    classifier = toy_classifier()
+    classifier.compile()
+    weights = np.linspace(0.0, 1.0, 64).astype("float32")
+    numbers = np.array([label == "positive" for label in LABELS])
+    batches = tf.data.Dataset.from_tensor_slices((TEXTS, numbers, weights)).batch(64)
+    expected = classifier.evaluate(TEXTS, LABELS, sample_weight=weights, batch_size=64, verbose=0)
+    np.testing.assert_allclose(classifier.evaluate(batches, verbose=0), expected, rtol=1e-5)
+
+
+def test_long_texts_of_a_dataset_are_counted(caplog):
+    batches = tf.data.Dataset.from_tensor_slices(["good " * 30, "bad"] * 6).batch(4)
+    toy_classifier().predict(batches, verbose=0)
+    counted = [record.getMessage() for record in caplog.records if "of the dataset so far" in record.getMessage()]
+    assert len(counted) == 1
+    assert "longer than 16 tokens and were truncated" in counted[0]
+
+
+def test_a_pydataset_of_ids_is_handed_to_keras():
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            ids = {
+                name: values.numpy() for name, values in toy_preprocessor()(TEXTS[index * 4 : index * 4 + 4]).items()
+            }
+            return ids, np.zeros([4], "int32")
+
+    classifier = toy_classifier()
+    classifier.compile()
+    assert len(classifier.fit(Batches(), verbose=0).history["loss"]) == 1
+
+
+def test_repeated_fits_visit_the_texts_in_other_orders():
+    classifier = toy_classifier()
+    assert classifier._next_shuffle_seed() != classifier._next_shuffle_seed()
+
+
+def test_class_weights_belong_to_the_own_loss():
+    with pytest.raises(ValueError, match="class_weights are part of the model's own loss"):
+        toy_classifier(class_weights=[1.0, 2.0]).compile(
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        )

@@ -60,6 +60,20 @@ def test_named_labels_must_agree_to_take_the_head(folder):
     assert "logits/kernel" in other.checkpoint_report.random
 
 
+def test_another_problem_does_not_take_the_head(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "problem_type": "single_label_classification"}))
+    classifier = BertClassifier.from_checkpoint(folder, problem_type="multi_label_classification", sequence_length=32)
+    assert "logits/kernel" in classifier.checkpoint_report.random
+
+
+def test_a_guessed_case_may_be_overruled(folder):
+    (folder / "tokenizer_config.json").unlink()
+    assert BertClassifier.from_checkpoint(folder, sequence_length=32).preprocessor.tokenizer.lower_case
+    cased = BertClassifier.from_checkpoint(folder, sequence_length=32, lower_case=False)
+    assert not cased.preprocessor.tokenizer.lower_case
+
+
 def test_arguments_replace_those_of_the_checkpoint(folder):
     classifier = BertClassifier.from_checkpoint(
         folder, sequence_length=32, hidden_dropout_prob=0.0, dtype="mixed_bfloat16", dropout=0.3

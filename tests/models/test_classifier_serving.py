@@ -17,7 +17,7 @@ from keras_bert.export.warmup import WARMUP_FILE
 from keras_bert.models.classifier_serving import output_names, serving_signatures
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.text.vocabulary import load_vocabulary
-from tests.toys import VOCABULARY, toy_classifier, toy_reviews
+from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
 HARD_TEXTS = [b"", b" ", b"\xff\xfegood\xc3", b"\x00bad\x00 film", b"\x00", b"the good film " * 7143, b"[SEP] good"]
@@ -394,3 +394,13 @@ def test_a_fresh_process_without_this_package_gives_the_same_answers(classifier,
             assert answer.get("method_name") == ("tensorflow/serving/predict" if way == "session" else None)
     assert load_vocabulary(tmp_path / "resaved" / "assets" / "vocab.txt") == VOCABULARY
     assert (tmp_path / "resaved" / "assets" / "labels.txt").read_text() == "negative\npositive\n"
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_windows_are_averaged_in_the_graph(tmp_path, pairs):
+    classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows", window_stride=5))
+    signatures = exported(tmp_path, classifier, pairs=pairs)
+    texts = ["good " * 60, "bad", "", "the film was awful . " * 9]
+    columns = {"text_a": ["a plot"] * 4, "text_b": texts} if pairs else {"text": texts}
+    served = signatures["serving_default"](**{name: tf.constant(values) for name, values in columns.items()})
+    np.testing.assert_allclose(served["probabilities"], classifier.predict_probabilities(columns), atol=1e-6)

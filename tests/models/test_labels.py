@@ -39,6 +39,7 @@ def test_encoding(values, problem_type, expected):
         (["d"], SINGLE_LABEL, "label 0 is 'd', which is not among"),
         ([0, 3], SINGLE_LABEL, "whole numbers from 0 to 2 .*label 1 is 3"),
         ([float("nan")], SINGLE_LABEL, "label 0 is nan"),
+        ([["a"], "ab"], MULTI_LABEL, "row 1 is 'ab'"),
         ([["d"]], MULTI_LABEL, "label 0 is 'd'"),
         ([[0, 1]], MULTI_LABEL, r"shape \[examples, 3\]"),
         ([[0, 2, 1]], MULTI_LABEL, "row 0 is not"),
@@ -51,6 +52,13 @@ def test_encoding(values, problem_type, expected):
 def test_bad_labels(values, problem_type, message):
     with pytest.raises(ValueError, match=message):
         encode_labels(values, NAMES, problem_type)
+
+
+def test_numbers_are_refused_where_names_look_like_other_numbers():
+    with pytest.raises(ValueError, match="names that look like numbers, so it is not clear whether 1 is a name"):
+        encode_labels([1, 2], ["1", "2"], SINGLE_LABEL)
+    assert encode_labels(["1", "2"], ["1", "2"], SINGLE_LABEL).tolist() == [0, 1]
+    assert encode_labels(np.array([1, 0], object), ["0", "1"], SINGLE_LABEL).tolist() == [1, 0]
 
 
 def test_names():
