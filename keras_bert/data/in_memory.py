@@ -82,8 +82,8 @@ def prepare_dataset(dataset, preprocessor, encode_labels):
 
     Example:
 
-    >>> dataset = tf.data.Dataset.from_tensors((tf.constant(["a"]), tf.constant([1])))
-    >>> next(iter(prepare_dataset(dataset, tf.strings.upper, lambda y: y + 1)))[1].numpy().tolist()
+    >>> dataset = tf.data.Dataset.from_tensors(({"token_ids": [[2, 45, 3]]}, [1]))
+    >>> next(iter(prepare_dataset(dataset, None, lambda y: y + 1)))[1].numpy().tolist()
     [2]
     """
     spec = dataset.element_spec
