@@ -17,7 +17,7 @@ from tools.support_messages import read_support_messages
 
 MESSAGES = (
     "my parcel was due on tuesday and nothing has come yet",
-    "There is a second charge for the same kettle on my bank statement.",
+    "I forgot my password and the reset mail never comes.",
     "I'd like to send the boots back, they pinch.",
 )
 
