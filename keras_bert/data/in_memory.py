@@ -114,22 +114,15 @@ def _counting_long_texts(preprocessor):
                 preprocessor.sequence_length,
                 treatment_of_long_texts(preprocessor),
             )
+        return 0  # a graph can only wait for what has a value
 
     def preprocess(texts):
         number = tf.reduce_sum(tf.cast(preprocessor.token_counts(texts) > preprocessor.sequence_length, tf.int32))
-        counted = tf.cond(number > 0, lambda: tf.py_function(_returning_zero(count), [number], tf.int32), lambda: 0)
+        counted = tf.cond(number > 0, lambda: tf.py_function(count, [number], tf.int32), lambda: 0)
         with tf.control_dependencies([counted]):
             return {name: tf.identity(values) for name, values in preprocessor(texts).items()}
 
     return preprocess
-
-
-def _returning_zero(function):
-    def call(value):
-        function(value)
-        return 0
-
-    return call
 
 
 def treatment_of_long_texts(preprocessor):

@@ -4,6 +4,7 @@ import re
 
 import tensorflow as tf
 
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
 
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
@@ -51,7 +52,7 @@ def serving_signatures(classifier, pairs):
         `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
         text inputs.
     """
-    text_names = ("text_a", "text_b") if pairs else ("text",)
+    text_names = PAIR_COLUMNS if pairs else TEXT_COLUMNS
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in text_names}
 
     def from_ids(ids):
@@ -105,7 +106,7 @@ def warmup_requests(classifier, pairs):
     """
     requests = []
     for texts in (_WARMUP_TEXTS[:1], _WARMUP_TEXTS):
-        inputs = {name: list(texts) for name in (("text_a", "text_b") if pairs else ("text",))}
+        inputs = {name: list(texts) for name in (PAIR_COLUMNS if pairs else TEXT_COLUMNS)}
         ids = {name: values.numpy() for name, values in classifier.preprocessor(inputs).items()}
         ids.pop("window_text_ids", None)
         requests += [
