@@ -95,7 +95,32 @@ class BertPreprocessor:
             TypeError: something other than text.
             ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
         """
-        segment_a, segment_b = self._segments(inputs)
+        return self._pack(*self._segments(inputs))
+
+    def with_token_counts(self, inputs: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Tokenizes a batch once for both its ids and the lengths that its texts had before anything was trimmed.
+
+        Args:
+            inputs: texts or pairs, as the class says.
+
+        Returns:
+            What `__call__` gives, and what `token_counts` gives.
+
+        Raises:
+            TypeError: something other than text.
+            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
+
+        Example:
+            >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play"], lower_case=True)
+            >>> preprocessor = BertPreprocessor(tokenizer, sequence_length=4)
+            >>> ids, counts = preprocessor.with_token_counts(["play", "play play play"])
+            >>> ids["token_ids"].numpy().tolist(), counts.numpy().tolist()
+            ([[2, 4, 3, 0], [2, 4, 4, 3]], [3, 5])
+        """
+        segments = self._segments(inputs)
+        return self._pack(*segments), packed_lengths(*segments)
+
+    def _pack(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None) -> dict[str, tf.Tensor]:
         windows = {}
         if self.long_texts == WINDOWS:
             segment_a, segment_b, rows = split_pairs_into_windows(

@@ -1,0 +1,163 @@
+"""Which examples make a batch, in which order: a function of seed and epoch, and of nothing else."""
+
+import numpy as np
+import tensorflow as tf
+
+BUCKET_STEP = 8  # tokens
+_ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
+
+
+class BatchPlan:
+    """Cuts an epoch into batches of examples of similar length, in an order that a seed fixes.
+
+    In each epoch the examples are shuffled, sorted by length bucket (those of one bucket stay shuffled), cut into
+    batches, and the batches are shuffled. Every example is in exactly one batch of an epoch. Nothing depends on the
+    number of threads, and the plan of any epoch costs the same, so that training can resume anywhere.
+
+    Differs from BERT: run_classifier.py pads every text to one length and takes batches as they come;
+    `bucket_step=None` does the latter.
+
+    Args:
+        lengths: int array [examples]. Tokens of each.
+        batch_size: int or None. Examples in a batch; the last batch of the sorted examples may have fewer.
+        token_budget: int or None. Most tokens in a batch, padding included; short texts then make larger batches, and
+            batches do not cross buckets. An example that is longer makes a batch of its own. At least one of
+            `batch_size` and `token_budget` is needed; with both, both hold.
+        bucket_step: int or None. Width of a length bucket in tokens; None is no bucket at all.
+        seed: int or None. None is the order given, sorted by bucket.
+
+    Raises:
+        ValueError: if there are no examples, no size is given, or a number is not positive.
+
+    Example:
+
+    >>> plan = BatchPlan([3, 20, 4, 21, 5], batch_size=2, seed=1)
+    >>> plan.batches_per_epoch
+    3
+    >>> sorted(sorted(batch.tolist()) for batch in plan.epoch(0))[-1]
+    [1, 3]
+    """
+
+    def __init__(self, lengths, batch_size=None, token_budget=None, bucket_step=BUCKET_STEP, seed=None):
+        if not len(lengths):
+            raise ValueError("there are no examples to make batches of")
+        if batch_size is None and token_budget is None:
+            raise ValueError("give batch_size (examples), token_budget (tokens), or both")
+        for name, value in (("batch_size", batch_size), ("token_budget", token_budget), ("bucket_step", bucket_step)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if token_budget is not None and bucket_step is None:
+            raise ValueError("token_budget needs buckets: give bucket_step")
+        self.seed = seed
+        self.bucket_step = bucket_step
+        step = bucket_step or int(np.max(lengths))
+        self._buckets = -(-np.asarray(lengths, "int64") // step)
+        self._starts, self._limits = _cut(np.sort(self._buckets), step, batch_size, token_budget)
+
+    @property
+    def batches_per_epoch(self):
+        """int. It is the same in every epoch."""
+        return len(self._starts)
+
+    def dataset(self, first_epoch=0):
+        """The batches of all epochs, without end.
+
+        Args:
+            first_epoch: int.
+
+        Returns:
+            tf.data.Dataset of int64 tensors [batch], numbers of examples. Its iterator can be checkpointed.
+        """
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(self._epoch_dataset)
+
+    def epoch(self, epoch):
+        """The batches of one epoch.
+
+        Args:
+            epoch: int.
+
+        Returns:
+            tf.data.Dataset of int64 tensors [batch], numbers of examples.
+        """
+        return self._epoch_dataset(tf.constant(epoch, tf.int64))
+
+    def _epoch_dataset(self, epoch):
+        order = tf.range(len(self._buckets), dtype=tf.int64)
+        cuts = tf.stack([self._starts, self._limits], axis=1)  # [batches, 2]
+        if self.seed is not None:
+            order = _shuffle(order, self.seed, epoch, _ORDER_OF_EXAMPLES)
+            cuts = _shuffle(cuts, self.seed, epoch, _ORDER_OF_BATCHES)
+        if self.bucket_step is not None:
+            order = tf.gather(order, tf.argsort(tf.gather(self._buckets, order), stable=True))
+        return tf.data.Dataset.from_tensor_slices(cuts).map(lambda cut: order[cut[0] : cut[1]])
+
+
+def _shuffle(values, seed, epoch, purpose):
+    seed = tf.random.fold_in(tf.constant([seed, purpose], tf.int64), epoch)
+    return tf.random.experimental.stateless_shuffle(values, seed=seed)
+
+
+def _cut(sorted_buckets, step, batch_size, token_budget):
+    """First and last-plus-one positions of the batches among the examples sorted by bucket."""
+    positions = np.arange(len(sorted_buckets))
+    if token_budget is None:
+        starts = positions[positions % batch_size == 0]
+    else:
+        most = np.maximum(token_budget // (sorted_buckets * step), 1)  # examples, in a batch of this bucket
+        if batch_size is not None:
+            most = np.minimum(most, batch_size)
+        first_of_bucket = np.searchsorted(sorted_buckets, sorted_buckets)
+        starts = positions[(positions - first_of_bucket) % most == 0]
+    return starts, np.append(starts[1:], len(positions))
+
+
+def training_batches(examples, plan):
+    """Batches of ids and labels for training, without end, from examples that were tokenized.
+
+    Args:
+        examples: `TokenizedExamples` with labels.
+        plan: a `BatchPlan` of their lengths.
+
+    Returns:
+        tf.data.Dataset of `(inputs, labels)`, padded to the end of the batch's longest bucket. Its iterator can be
+        checkpointed.
+
+    Example:
+
+    >>> from keras_bert.data.tokenized import TokenizedExamples
+    >>> examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], labels=np.array([0, 1]))
+    >>> batches = training_batches(examples, BatchPlan(examples.lengths, batch_size=2, seed=1))
+    >>> next(iter(batches))[0]["token_ids"].shape
+    TensorShape([2, 8])
+    """
+    multiple = plan.bucket_step or 1
+    batches = plan.dataset().map(lambda indices: examples.batch(indices, multiple), num_parallel_calls=1)
+    return batches.prefetch(2)
+
+
+def sorted_batches(examples, batch_size):
+    """Every example once, sorted by length so that batches hold little padding.
+
+    Args:
+        examples: `TokenizedExamples`.
+        batch_size: int. Examples in a batch.
+
+    Returns:
+        A pair: tf.data.Dataset of batches of inputs (labels are left out), and an int array [examples], the numbers of
+        the examples in the order in which they come.
+
+    Example:
+
+    >>> from keras_bert.data.tokenized import TokenizedExamples
+    >>> batches, order = sorted_batches(TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2]), batch_size=1)
+    >>> [batch["token_ids"].numpy().tolist() for batch in batches], order.tolist()
+    ([[[2, 3]], [[2, 7, 3]]], [1, 0])
+    """
+    order = np.argsort(examples.lengths, kind="stable")
+
+    def inputs_of(indices):
+        batch = examples.batch(indices)
+        return batch if examples.labels is None else batch[0]
+
+    batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
+    return batches.map(inputs_of, num_parallel_calls=1).prefetch(2), order

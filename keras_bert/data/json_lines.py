@@ -1,0 +1,60 @@
+"""Objects of JSON Lines files."""
+
+import json
+
+from keras_bert.data.bad_rows import BadRows, quotation
+from keras_bert.data.text_lines import decode_line, numbered_lines
+
+
+def read_objects(path, bad_rows=None):
+    """The objects of a JSON Lines file, one after the other; empty lines hold none.
+
+    Args:
+        path: str or Path. A UTF-8 file with a JSON object on every line; decompressed if its name ends in `.gz`.
+        bad_rows: a `BadRows`, told of lines that hold something else. None takes the first one for an error.
+
+    Returns:
+        Iterator of `(int, dict)`, the number of the line, from 1, and the object.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file has no rows.
+        BadRowError: on a bad row, unless `bad_rows` skips it.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "train.jsonl"
+    >>> _ = path.write_text('{"text": "a", "label": 1}\\n')
+    >>> list(read_objects(path))
+    [(1, {'text': 'a', 'label': 1})]
+    """
+    bad_rows = BadRows() if bad_rows is None else bad_rows
+    any_row = False
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        any_row = True
+        try:
+            value = _parse(decode_line(line))
+        except ValueError as error:
+            bad_rows.report(path, number, str(error))
+        else:
+            yield number, value
+    if not any_row:
+        raise ValueError(f"{path} has no rows")
+
+
+def _parse(text):
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"is not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a JSON object, got {quotation(value)}")
+    return value
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON number")

@@ -1,0 +1,186 @@
+"""Examples that were tokenized once and are kept as ids: two bytes a token, and no texts."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+
+# Texts tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
+_CHUNK_SIZE = 2048
+
+
+class TokenizedExamples:
+    """The ids of many texts or pairs, with their labels, from which batches are put together in the graph.
+
+    The rows lie one after another in flat arrays, without padding. With windows (see `BertPreprocessor`) a text has
+    several rows.
+
+    Args:
+        token_ids: int array [tokens of all rows].
+        row_lengths: int array [rows]. Tokens of each row, with the special ones.
+        first_segment_lengths: int array [rows]. How many of them are of segment 0.
+        rows_of_example: int array [examples], or None where every example has one row.
+        labels: array [examples, ...] or None.
+        token_counts: int array [examples]. The tokens that a text had before anything was cut off.
+        pad_id: int. The id of [PAD].
+
+    Raises:
+        ValueError: if the arrays do not belong together.
+
+    Example:
+
+    >>> examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], labels=np.array([0, 1]))
+    >>> len(examples), examples.lengths.tolist()
+    (2, [3, 2])
+    >>> inputs, labels = examples.batch(tf.constant([1, 0]))
+    >>> inputs["token_ids"].numpy().tolist(), labels.numpy().tolist()
+    ([[2, 3, 0], [2, 7, 3]], [1, 0])
+    """
+
+    def __init__(
+        self,
+        token_ids,
+        row_lengths,
+        first_segment_lengths,
+        rows_of_example=None,
+        labels=None,
+        token_counts=None,
+        pad_id=0,
+    ):
+        self._token_ids = np.asarray(token_ids)
+        self._row_lengths = np.asarray(row_lengths, "int32")
+        self._first_segment_lengths = np.asarray(first_segment_lengths, "int32")
+        self._row_starts = np.cumsum(self._row_lengths, dtype="int64") - self._row_lengths
+        self._rows_of_example = None if rows_of_example is None else np.asarray(rows_of_example, "int64")
+        self.labels = labels
+        self.pad_id = pad_id
+        self.token_counts = self.lengths if token_counts is None else np.asarray(token_counts)
+        self._check()
+
+    def _check(self):
+        rows = len(self._row_lengths)
+        if self._row_lengths.sum(dtype="int64") != len(self._token_ids) or len(self._first_segment_lengths) != rows:
+            raise ValueError(
+                f"{len(self._token_ids)} ids do not belong to {rows} rows of {self._row_lengths.sum()} tokens with "
+                f"{len(self._first_segment_lengths)} first segments"
+            )
+        if self._rows_of_example is not None and self._rows_of_example.sum() != rows:
+            raise ValueError(f"the examples have {self._rows_of_example.sum()} rows, but there are {rows}")
+        if self.labels is not None and len(self.labels) != len(self):
+            raise ValueError(f"there are {len(self)} examples, but {len(self.labels)} labels")
+
+    def __len__(self):
+        """The number of examples."""
+        return len(self._row_lengths if self._rows_of_example is None else self._rows_of_example)
+
+    @property
+    def lengths(self):
+        """int32 array [examples]: the tokens of each, as a batch will hold them (of its longest window)."""
+        if self._rows_of_example is None or not len(self):
+            return self._row_lengths
+        return np.maximum.reduceat(self._row_lengths, self._first_rows())
+
+    @property
+    def has_windows(self):
+        """Whether an example may have several rows."""
+        return self._rows_of_example is not None
+
+    def _first_rows(self):
+        return np.cumsum(self._rows_of_example) - self._rows_of_example
+
+    def batch(self, indices, length_multiple=1):
+        """Puts a batch together; it can run in `tf.data.Dataset.map`.
+
+        Args:
+            indices: int tensor [batch]. Numbers of the examples.
+            length_multiple: int. The rows are padded to the next multiple of it that holds the longest of them.
+
+        Returns:
+            `(inputs, labels)`, or the inputs alone where there are no labels. The inputs are int32 tensors [rows,
+            length] `token_ids`, `segment_ids`, `padding_mask`, and with windows `window_text_ids` [rows].
+        """
+        windows = {}
+        rows = indices
+        if self.has_windows:
+            first, number = tf.gather(self._first_rows(), indices), tf.gather(self._rows_of_example, indices)
+            of_text = tf.ragged.range(first, first + number)
+            rows, windows = of_text.values, {"window_text_ids": tf.cast(of_text.value_rowids(), tf.int32)}
+        lengths = tf.gather(self._row_lengths, rows)[:, None]
+        longest = tf.reduce_max(lengths)
+        positions = tf.range(-(-longest // length_multiple) * length_multiple)[None]  # [1, length]
+        is_token = positions < lengths  # [rows, length]
+        # Places of padding point at the row's own first token, so that every place is inside the array.
+        offsets = tf.cast(tf.where(is_token, positions, 0), tf.int64)
+        ids = tf.cast(tf.gather(self._token_ids, tf.gather(self._row_starts, rows)[:, None] + offsets), tf.int32)
+        second = positions >= tf.gather(self._first_segment_lengths, rows)[:, None]
+        inputs = {
+            "token_ids": tf.where(is_token, ids, self.pad_id),
+            "segment_ids": tf.cast(is_token & second, tf.int32),
+            "padding_mask": tf.cast(is_token, tf.int32),
+            **windows,
+        }
+        return inputs if self.labels is None else (inputs, tf.gather(self.labels, indices))
+
+
+def tokenize_examples(examples, preprocessor, encode_labels=None):
+    """Tokenizes a stream of examples; what is kept of them is ids, lengths and labels.
+
+    Args:
+        examples: iterable of dicts with `text`, or `text_a` and `text_b`, and `label` if `encode_labels` is given.
+        preprocessor: a `BertPreprocessor`.
+        encode_labels: a function from a list of labels to an array of numbers, or None to leave labels out.
+
+    Returns:
+        `TokenizedExamples`.
+
+    Raises:
+        ValueError: if there are no examples, or their texts are not named alike.
+
+    Example:
+
+    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad"], lower_case=True)
+    >>> preprocessor = keras_bert.BertPreprocessor(tokenizer)
+    >>> examples = [{"text": "good", "label": 1}, {"text": "bad bad", "label": 0}]
+    >>> tokenize_examples(examples, preprocessor, np.array).lengths.tolist()
+    [3, 4]
+    """
+    parts = []
+    examples = iter(examples)
+    names = None
+    while chunk := list(itertools.islice(examples, _CHUNK_SIZE)):
+        names = names or _text_names(chunk[0])
+        columns = {name: tf.constant([example[name] for example in chunk], tf.string) for name in names}
+        labels = None if encode_labels is None else encode_labels([example["label"] for example in chunk])
+        parts.append((*_flatten(*preprocessor.with_token_counts(columns), preprocessor.tokenizer.vocab_size), labels))
+    if not parts:
+        raise ValueError("there are no examples")
+    ids, row_lengths, first_segments, rows_of_example, counts, labels = (
+        None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    return TokenizedExamples(
+        ids, row_lengths, first_segments, rows_of_example, labels, counts, preprocessor.tokenizer.pad_id
+    )
+
+
+def _text_names(example):
+    for names in (TEXT_COLUMNS, PAIR_COLUMNS):
+        if set(names) <= set(example):
+            return names
+    raise ValueError(f"an example needs `text`, or `text_a` and `text_b`; got one with {sorted(example)}")
+
+
+def _flatten(packed, counts, vocab_size):
+    is_token = packed["padding_mask"].numpy() != 0
+    ids = packed["token_ids"].numpy()[is_token]
+    rows_of_example = None
+    if "window_text_ids" in packed:
+        rows_of_example = np.bincount(packed["window_text_ids"].numpy(), minlength=len(counts))
+    return (
+        ids.astype("uint16") if vocab_size <= 1 << 16 else ids,
+        is_token.sum(axis=1),
+        (is_token & (packed["segment_ids"].numpy() == 0)).sum(axis=1),
+        rows_of_example,
+        counts.numpy(),
+    )

@@ -1,0 +1,217 @@
+import csv
+import gzip
+import json
+import tracemalloc
+
+import pytest
+
+from keras_bert.data.bad_rows import BadRowError, BadRows
+from keras_bert.data.example_files import find_files, read_examples
+from keras_bert.data.label_values import discover_labels
+
+# What tears files apart that are read or written carelessly.
+HOSTILE = [
+    'a "quoted" word',
+    '"',
+    '""',
+    "a,b",
+    "\u2028",
+    "\u0085",
+    " spaces ",
+    "",
+    "naïve 😀",
+    "\\n",
+    "\x0b\x1f",
+    "\ufeff",
+]
+LINES_AND_TABS = ["two\nlines", "two\r\nlines", "a,\rb", "tab\there", "\n\n"]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def write_in_form(path, texts):
+    if path.suffix == ".tsv":
+        return write(path, "label\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
+    if path.suffix == ".csv":
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("label", "text"), *enumerate(texts)])
+        return path
+    rows = [json.dumps({"label": i, "text": text}, ensure_ascii=i % 2 == 0) for i, text in enumerate(texts)]
+    return write(path, "\n".join(rows))
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.ndjson"])
+@pytest.mark.parametrize("compress", [False, True])
+def test_all_forms_give_the_same_examples(tmp_path, name, compress):
+    texts = HOSTILE if name == "a.tsv" else [*HOSTILE, *LINES_AND_TABS, *(["a\0b"] if "json" in name else [])]
+    path = write_in_form(tmp_path / name, texts)
+    if compress:
+        path = write(tmp_path / f"{name}.gz", gzip.compress(path.read_bytes()))
+    examples = read_examples(path, label_column="label")
+    expected = [{"text": text, "label": str(i)} for i, text in enumerate(texts)]
+    assert list(examples) == list(examples) == expected
+    assert discover_labels(examples) == [str(i) for i in range(len(texts))]
+    assert list(read_examples(str(path), label_column="label", problem_type="regression")) == [
+        {"text": text, "label": float(i)} for i, text in enumerate(texts)
+    ]
+
+
+def test_pairs_and_examples_without_labels(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "id\thypothesis\tpremise\n1\tb\ta\n")
+    assert list(read_examples(path, ("premise", "hypothesis"))) == [{"text_a": "a", "text_b": "b"}]
+    assert list(read_examples(path, ["hypothesis"], "id")) == [{"text": "b", "label": "1"}]
+
+
+def test_several_labels(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\tlabels\na\tx, y\nb\t\nc\tz\n")
+    arguments = {"label_column": "labels", "problem_type": "multi_label_classification"}
+    expected = [["x", "y"], [], ["z"]]
+    assert [example["label"] for example in read_examples(path, **arguments)] == expected
+    path = write(tmp_path / "b.csv", "text,labels\na,x|y\nb,\nc,z\n")
+    assert [example["label"] for example in read_examples(path, label_separator="|", **arguments)] == expected
+    path = write(tmp_path / "c.jsonl", '{"text": "a", "labels": ["x,y", 1]}\n{"text": "b", "labels": []}\n')
+    assert [example["label"] for example in read_examples(path, **arguments)] == [["x,y", "1"], []]
+
+
+JSON_CASES = [
+    ('{"text": "a\\ud800"}', "'text' holds half of a surrogate pair, which UTF-8 cannot encode: 'a.ud800'"),
+    ('{"text": 3, "label": "x"}', "'text' must be a string, got 3"),
+    ('{"text": null, "label": "x"}', "'text' must be a string, got None"),
+    ('{"text": ["a"], "label": "x"}', r"'text' must be a string, got \['a'\]"),
+    ('{"label": "x", "txt": "a"}', r"has no 'text'; its keys are \['label', 'txt'\]"),
+    ('{"text": "a"}', "has no 'label'"),
+    ('{"text": "a", "label": null}', "the label must be a string or a number, got None"),
+    ('{"text": "a", "label": ""}', "the label is empty"),
+    ('{"text": "a", "label": "\\ud800"}', "the label is not printable"),
+    ('{"text": "a", "label": ["x"]}', "the label must be a string or a number"),
+    ('"text"', "must be a JSON object"),
+]
+
+
+@pytest.mark.parametrize("line, reason", JSON_CASES)
+def test_bad_json_rows(tmp_path, line, reason):
+    line = line.replace('"a\\ud800"}', '"a\\ud800", "label": "x"}')
+    path = write(
+        tmp_path / "a.jsonl", '{"text": "good", "label": true}\n' + line + '\n{"text": "\\ud83d\\ude00", "label": 1}'
+    )
+    with pytest.raises(BadRowError, match=rf"a.jsonl, line 2: {reason}.*; mend the row"):
+        list(read_examples(path, label_column="label"))
+    bad_rows = BadRows(skip=True)
+    examples = read_examples(path, label_column="label", bad_rows=bad_rows)
+    assert list(examples) == list(examples) == [{"text": "good", "label": "true"}, {"text": "😀", "label": "1"}]
+    assert bad_rows.count == 1
+
+
+@pytest.mark.parametrize(
+    "problem_type, label, reason",
+    [
+        ("single_label_classification", "", "the label is empty"),
+        ("single_label_classification", "  ", "the label is empty"),
+        ("regression", "", "the label must be a finite number, got ''"),
+        ("regression", "nan", "the label must be a finite number"),
+        ("regression", "1,5", "the label must be a finite number"),
+        ("multi_label_classification", "a,,b", "the label is empty"),
+    ],
+)
+def test_bad_labels(tmp_path, problem_type, label, reason):
+    path = write(tmp_path / "a.tsv", f"text\tlabel\ngood\t1\nbad\t{label}\n")
+    with pytest.raises(BadRowError, match=rf"a.tsv, line 3: {reason}"):
+        list(read_examples(path, label_column="label", problem_type=problem_type))
+    bad_rows = BadRows(skip=True)
+    examples = read_examples(path, label_column="label", problem_type=problem_type, bad_rows=bad_rows)
+    assert [example["text"] for example in examples] == ["good"]
+    assert bad_rows.count_by_file == {str(path): 1}
+
+
+def test_a_list_is_wanted_where_json_has_several_labels(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"text": "a", "label": "x,y"}')
+    with pytest.raises(BadRowError, match="several labels must be a list of names, got 'x,y'"):
+        list(read_examples(path, label_column="label", problem_type="multi_label_classification"))
+
+
+def test_only_bad_rows_are_an_error_even_when_skipped(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\tlabel\na\nb\n")
+    with pytest.raises(ValueError, match=r"a.tsv: no row can be used"):
+        list(read_examples(path, label_column="label", bad_rows=BadRows(skip=True)))
+
+
+def test_several_files_and_patterns(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "b.tsv").mkdir()
+    for name in ("inner/2.tsv", "1.tsv", "3.tsv"):
+        write(tmp_path / name, f"text\n{name}\n")
+    write(tmp_path / "4.csv", "other,text\nx,4.csv\n")
+    write(tmp_path / "odd[1].tsv", "text\nodd\n")
+
+    def texts(paths):
+        return [example["text"] for example in read_examples(paths)]
+
+    assert texts([tmp_path / "4.csv", tmp_path / "3.tsv"]) == ["4.csv", "3.tsv"]
+    assert texts(f"{tmp_path}/?.tsv") == ["1.tsv", "3.tsv"]
+    assert texts(f"{tmp_path}/**/?.tsv") == ["1.tsv", "3.tsv", "inner/2.tsv"]
+    assert texts(tmp_path / "odd[1].tsv") == ["odd"]
+    with pytest.raises(FileNotFoundError, match=r"no file matches the pattern .*\*.txt"):
+        find_files(tmp_path / "*.txt")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*5.tsv"):
+        find_files([tmp_path / "1.tsv", tmp_path / "5.tsv"])
+    with pytest.raises(ValueError, match=r"would be read more than once: .*1.tsv"):
+        find_files([f"{tmp_path}/?.tsv", tmp_path / "1.tsv"])
+    with pytest.raises(ValueError, match="no files are given"):
+        find_files([])
+
+
+@pytest.mark.parametrize(
+    "name, content, arguments, message",
+    [
+        ("a.tsv", "text\nb\n", {"label_column": "label"}, r"a.tsv has no column 'label'; its columns are \['text'\]"),
+        ("a.tsv", "text\tlabel\n", {}, "has no rows"),
+        ("a.csv", "", {}, "has no header"),
+        ("a.txt", "text\nb\n", {}, r"the format of .*a.txt cannot be told by its name.*give file_format"),
+        ("a.gz", "text\nb\n", {}, "cannot be told by its name"),
+        (
+            "a.tsv",
+            "text\nb\n",
+            {"file_format": "xml"},
+            r"unknown file_format 'xml'; allowed are \('tsv', 'csv', 'jsonl'\)",
+        ),
+        ("a.tsv", "text\nb\n", {"problem_type": "x"}, "unknown problem_type 'x'; allowed are"),
+        ("a.tsv", "text\nb\n", {"text_columns": "ab", "label_column": "ab"}, "must stand in different columns"),
+        ("a.tsv", "text\nb\n", {"text_columns": ("a", "a")}, "must stand in different columns"),
+        ("a.tsv", "text\nb\n", {"text_columns": ()}, "must be the name of a column, or two names"),
+        ("a.tsv", "text\nb\n", {"label_separator": ""}, "label_separator must be at least one character"),
+    ],
+)
+def test_what_can_be_known_early_is_said_early(tmp_path, name, content, arguments, message):
+    path = write(tmp_path / name, content)
+    with pytest.raises(ValueError, match=message):
+        read_examples(path, **arguments)
+
+
+def test_a_format_given_goes_before_the_name(tmp_path):
+    path = write(tmp_path / "a.txt", '{"text": "b"}\n')
+    assert list(read_examples(path, file_format="jsonl")) == [{"text": "b"}]
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+def test_reading_takes_the_memory_of_a_row(tmp_path, suffix):
+    text = "word " * 1000
+    path = tmp_path / f"big.{suffix}"
+    with open(path, "w") as file:
+        if suffix == "jsonl":
+            file.writelines(f'{{"text": "{text}", "label": {i}}}\n' for i in range(4000))
+        else:
+            separator = "\t" if suffix == "tsv" else ","
+            file.write(f"text{separator}label\n")
+            file.writelines(f"{text}{separator}{i}\n" for i in range(4000))
+    assert path.stat().st_size > 20_000_000
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in read_examples(path, label_column="label"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 4000
+    assert peak < 1_000_000

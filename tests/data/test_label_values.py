@@ -1,0 +1,95 @@
+import pytest
+
+from keras_bert.data.label_values import discover_labels, label_list, label_name, label_number
+
+
+@pytest.mark.parametrize(
+    "value, name", [("a", "a"), (" a b\t", "a b"), (1, "1"), (-3, "-3"), (1.5, "1.5"), (False, "false")]
+)
+def test_names(value, name):
+    assert label_name(value) == name
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("", "the label is empty"),
+        (" \t", "the label is empty"),
+        (None, "must be a string or a number, got None"),
+        (["a"], r"must be a string or a number, got \['a'\]"),
+        ("a\nb", r"not printable: 'a\\nb'"),
+        ("\ud800", r"not printable: '\\ud800'"),
+        ("a\0", "not printable"),
+        ("a\u2028b", "not printable"),
+    ],
+)
+def test_no_names(value, message):
+    with pytest.raises(ValueError, match=message):
+        label_name(value)
+
+
+def test_lists():
+    assert label_list("a|b c| d ", "|") == ["a", "b c", "d"]
+    assert label_list("  ", "|") == label_list([]) == []
+    assert label_list(["a", 1, True]) == ["a", "1", "true"]
+    with pytest.raises(ValueError, match="the label is empty"):
+        label_list("a,,b", ",")
+    with pytest.raises(ValueError, match="must be a list of names, got 'a,b'"):
+        label_list("a,b")
+    with pytest.raises(ValueError, match="got None"):
+        label_list(["a", None])
+
+
+@pytest.mark.parametrize(
+    "value, number", [("1", 1.0), (" -2.50 ", -2.5), ("1e-3", 0.001), (".5", 0.5), ("5.", 5.0), (3, 3.0)]
+)
+def test_numbers(value, number):
+    assert label_number(value) == number
+    assert isinstance(label_number(value), float)
+
+
+@pytest.mark.parametrize("value", ["", "nan", "inf", "1_000", "３", "1,5", "0x10", "1e999", True, None, 10**400, [1.0]])
+def test_no_numbers(value):
+    with pytest.raises(ValueError, match="the label must be a finite number, got"):
+        label_number(value)
+
+
+def of(*labels):
+    return [{"text": "a", "label": label} for label in labels]
+
+
+def test_discovered_labels_are_sorted():
+    assert discover_labels(of("b", "a", "b", "c")) == ["a", "b", "c"]
+    assert discover_labels(of("10", "9", "-1", "9")) == ["-1", "9", "10"]
+    assert discover_labels(of("10", "9", "x")) == ["10", "9", "x"]
+    assert discover_labels(of("1", "01", "2")) == ["01", "1", "2"]
+    assert discover_labels(of(["b", "a"], [], ["c"])) == ["a", "b", "c"]
+    assert discover_labels(of(["a"], [])) == ["a"]
+    assert discover_labels(iter(of(*map(str, range(1000))))) == [str(i) for i in range(1000)]
+
+
+@pytest.mark.parametrize(
+    "examples, message",
+    [
+        ([], r"at least 1 label is needed, got \[\]"),
+        (of("a", "a"), r"at least 2 distinct labels are needed, got \['a'\]"),
+        (of([], []), r"at least 1 label is needed"),
+        ([{"text": "a"}], "example 1 has no label"),
+        (of("a", 0.5), "example 2 has no label that is a name or a list of names: 0.5"),
+        (of(*map(str, range(1001))), "more than 1000 distinct labels, for example .*; is this a regression"),
+    ],
+)
+def test_labels_that_are_none(examples, message):
+    with pytest.raises(ValueError, match=message):
+        discover_labels(examples)
+
+
+def test_too_many_labels_are_noticed_at_once():
+    def endless():
+        number = 0
+        while True:
+            yield {"text": "a", "label": str(number)}
+            number += 1
+
+    with pytest.raises(ValueError, match="more than 1000"):
+        discover_labels(endless())
