@@ -1,8 +1,8 @@
 """BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: every public name, and nothing else.
 
-Models are imported at once, so that Keras finds their classes when it loads a saved model. What needs TensorFlow is
-loaded when it is first used, or when Keras runs on it: `keras_bert.BertEncoder` works where TensorFlow is not
-installed.
+Models and metrics are imported at once, so that Keras finds their classes when it loads a saved model. What needs
+TensorFlow is loaded when it is first used, or when Keras runs on it: `keras_bert.BertEncoder` works where TensorFlow is
+not installed.
 
 Example:
 
@@ -16,6 +16,7 @@ import importlib
 
 import keras
 
+from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 
@@ -27,7 +28,16 @@ _LAZY_NAMES = {
 }
 
 __version__ = "0.1.0"
-__all__ = ["BertClassifier", "BertEncoder", "__version__", *_LAZY_NAMES]
+__all__ = [
+    "BertClassifier",
+    "BertEncoder",
+    "F1Score",
+    "MatthewsCorrelation",
+    "PearsonCorrelation",
+    "SpearmanCorrelation",
+    "__version__",
+    *_LAZY_NAMES,
+]
 
 if keras.backend.backend() == "tensorflow":
     # A compiled model is saved with its optimizer, whose class Keras must find, too.

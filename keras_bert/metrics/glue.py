@@ -1,0 +1,42 @@
+"""The scores of GLUE's tasks by their names."""
+
+from collections.abc import Callable, Sequence
+
+from numpy.typing import ArrayLike
+
+from keras_bert.metrics.classification import accuracy, f1, matthews_correlation
+from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
+
+# GLUE, arXiv 1804.07461, table 1.
+METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews_correlation": matthews_correlation,
+    "pearson_correlation": pearson_correlation,
+    "spearman_correlation": spearman_correlation,
+}
+
+
+def glue_metrics(names: Sequence[str], labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
+    """The named scores of a task's predictions (GLUE, arXiv 1804.07461, table 1).
+
+    Args:
+        names: list of str, keys of `METRICS`.
+        labels: the true classes, ints [examples], or for correlations of values numbers [examples].
+        predictions: the predicted ones, in the same form.
+
+    Returns:
+        A dict of name to float, in the order of the names.
+
+    Raises:
+        ValueError: if a name is unknown, or as the score itself says.
+
+    Example:
+
+    >>> glue_metrics(["accuracy", "f1"], [0, 1, 1, 0], [0, 1, 0, 0])
+    {'accuracy': 0.75, 'f1': 0.6666666666666666}
+    """
+    unknown = [name for name in names if name not in METRICS]
+    if isinstance(names, str) or unknown:
+        raise ValueError(f"names must be a list of some of {list(METRICS)}; got {names!r}")
+    return {name: METRICS[name](labels, predictions) for name in names}

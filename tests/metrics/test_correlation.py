@@ -1,0 +1,70 @@
+import json
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from keras_bert.metrics.correlation import pearson_correlation, regression_report, spearman_correlation
+
+
+def test_the_functions_equal_the_reference(shared):
+    cases = json.loads((shared / "golden" / "metrics" / "correlation.json").read_text())["cases"]
+    for case in cases:
+        tolerance = 1e-6 if case["name"].startswith("float32") else 1e-9
+        for function, key in ((pearson_correlation, "pearson"), (spearman_correlation, "spearman")):
+            expected = np.nan if case[key] is None else case[key]
+            found = function(case["x"], case["y"])
+            assert found == pytest.approx(expected, abs=tolerance, nan_ok=True), (case["name"], key)
+
+
+def test_constant_values_have_no_correlation_and_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(pearson_correlation([1.0, 2.0], [3.0, 3.0]))
+        assert np.isnan(spearman_correlation([3, 3], [1, 2]))
+        assert np.isnan(pearson_correlation([1.0, 2.0, 3.0], [1.0, np.nan, 2.0]))
+        assert np.isnan(spearman_correlation([1.0, 2.0, 3.0], [1.0, np.nan, 2.0]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_narrow_types_are_computed_in_float64(dtype):
+    predictions = np.array([[1000.0], [1001.0], [1004.0], [1003.0]]).astype(dtype)
+    exact = predictions.astype(np.float64)[:, 0]
+    if len(set(exact)) > 1:
+        expected = np.corrcoef([0, 1, 2, 3], exact)[0, 1]
+        assert pearson_correlation([0, 1, 2, 3], predictions) == pytest.approx(expected, abs=1e-12)
+    else:
+        assert np.isnan(pearson_correlation([0, 1, 2, 3], predictions))
+
+
+def test_the_report():
+    report = regression_report([1.0, 2.0, 3.0, 4.0], [[1.5], [2.0], [2.0], [5.0]])
+    assert report == {
+        "examples": 4,
+        "mean_squared_error": pytest.approx((0.25 + 1 + 1) / 4),
+        "mean_absolute_error": pytest.approx(2.5 / 4),
+        "pearson_correlation": pytest.approx(np.corrcoef([1, 2, 3, 4], [1.5, 2, 2, 5])[0, 1]),
+        "spearman_correlation": pytest.approx(np.corrcoef([1, 2, 3, 4], [1, 2.5, 2.5, 4])[0, 1]),
+    }
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_the_report_of_constant_predictions_is_fit_for_json():
+    report = regression_report([1.0, 2.0], [1.0, 1.0])
+    assert report["pearson_correlation"] is None
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "message"),
+    [
+        ([1.0], [1.0], "at least two examples; got 1"),
+        ([1.0, 2.0], [1.0], "there are 2 labels, but 1 predictions"),
+        ([1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], r"predictions must be numbers \[examples\]; got the shape \(2, 2\)"),
+        (["a", "b"], [1.0, 2.0], "labels must be numbers"),
+    ],
+)
+def test_what_cannot_be_correlated_is_refused(labels, predictions, message):
+    with pytest.raises(ValueError, match=message):
+        pearson_correlation(labels, predictions)

@@ -1,0 +1,327 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+import keras_bert
+from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
+from tests.toys import toy_classifier, toy_reviews
+
+AVERAGES = ["macro", "micro", "weighted"]
+
+
+def feed(metric, *columns, batch_size=7):
+    """The result after batches of which the last is shorter."""
+    metric.reset_state()
+    for start in range(0, len(columns[0]), batch_size):
+        metric.update_state(*(column[start : start + batch_size] for column in columns))
+    return float(metric.result())
+
+
+def random_classes(number, num_classes, seed=0):
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, num_classes, number)
+    logits = random.standard_normal([number, num_classes]).astype("float32")
+    logits[np.arange(number), labels] += 1
+    return labels, logits
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    def read(name):
+        return json.loads((shared / "golden" / "metrics" / f"{name}.json").read_text())["cases"]
+
+    return read
+
+
+def test_class_scores_equal_the_reference(golden):
+    for case in golden("classification"):
+        number, labels = case["num_classes"], np.array(case["labels"])
+        logits = 3 * np.eye(number, dtype="float32")[case["predictions"]] - 1
+        assert feed(MatthewsCorrelation(number), labels, logits) == pytest.approx(case["matthews"], abs=1e-9)
+        for average in AVERAGES:
+            found = feed(F1Score(number, average), labels, logits)
+            assert found == pytest.approx(case[f"f1_{average}"], abs=1e-9), (case["name"], average)
+        if number == 2:
+            assert feed(F1Score(), labels, logits) == pytest.approx(case["f1"], abs=1e-9)
+
+
+def test_correlations_equal_the_reference(golden):
+    for case in golden("correlation"):
+        x, y = np.array(case["x"]), np.array(case["y"])
+        tolerance = 1e-6 if case["name"].startswith("float32") else 1e-9
+        for metric, key in ((PearsonCorrelation(), "pearson"), (SpearmanCorrelation(), "spearman")):
+            expected = np.nan if case[key] is None else case[key]
+            assert feed(metric, x, y[:, None]) == pytest.approx(expected, abs=tolerance, nan_ok=True), case["name"]
+
+
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_class_scores_honour_weights(num_classes):
+    labels, logits = random_classes(100, num_classes)
+    weights = np.random.default_rng(1).uniform(0, 3, 100)
+    weights[::5] = 0
+    predictions = logits.argmax(1)
+    expected = matthews_corrcoef(labels, predictions, sample_weight=weights)
+    assert feed(MatthewsCorrelation(num_classes), labels, logits, weights) == pytest.approx(expected, abs=1e-12)
+    for average in AVERAGES:
+        expected = f1_score(labels, predictions, average=average, sample_weight=weights)
+        assert feed(F1Score(num_classes, average), labels, logits, weights[:, None]) == pytest.approx(
+            expected, abs=1e-12
+        )
+
+
+def test_fractional_weights_leave_an_undefined_score_at_0():
+    labels, weights = np.array([0, 1, 2, 0, 1, 2]), np.array([0.1, 0.2, 0.3, 0.7, 1.1, 0.013])
+    logits = np.tile(np.float32([1, 0, 0]), [6, 1])
+    assert feed(MatthewsCorrelation(3), labels, logits, weights, batch_size=2) == 0.0
+    assert feed(MatthewsCorrelation(3), np.zeros(6, int), np.eye(3)[labels], weights, batch_size=2) == 0.0
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_f1_of_several_labels_at_once(average, weighted):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, [60, 4]).astype("float32")
+    logits = random.standard_normal([60, 4]).astype("float32") + labels
+    logits[0, 0] = 0.0  # a probability of one half: predicted, as `predict_labels` has it
+    weights = random.uniform(0, 2, 60) if weighted else None
+    expected = f1_score(labels, logits >= 0, average=average, sample_weight=weights)
+    columns = (labels, logits, weights) if weighted else (labels, logits)
+    assert feed(F1Score(4, average, multi_label=True), *columns) == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_unknown_label_does_not_go_unnoticed():
+    logits = np.eye(2, dtype="float32")
+    for label in (-1, 2):
+        assert np.isnan(feed(MatthewsCorrelation(2), np.array([0, label]), logits))
+        assert np.isnan(feed(F1Score(), np.array([0, label]), logits))
+
+
+def slow_weighted_pearson(x, y, weights):
+    covariance = np.cov(x, y, aweights=weights)
+    return covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+
+
+def test_pearson_honours_weights():
+    random = np.random.default_rng(0)
+    x = random.standard_normal(50)
+    y = x + random.standard_normal(50)
+    weights = random.uniform(0, 2, 50)
+    weights[:10] = 0  # a whole batch without weight
+    expected = slow_weighted_pearson(x, y, weights)
+    assert feed(PearsonCorrelation(), x, y, weights) == pytest.approx(expected, abs=1e-12)
+    doubled = np.repeat(np.arange(50), np.arange(50) % 3)
+    found = feed(PearsonCorrelation(), x, y, np.arange(50) % 3)
+    assert found == pytest.approx(pearsonr(x[doubled], y[doubled]).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e7])
+def test_pearson_of_large_values_with_a_small_spread(offset):
+    random = np.random.default_rng(0)
+    x = (offset + 3 * random.standard_normal(10_000)).astype("float32")
+    y = (0.5 * (x - np.float32(offset)) + random.standard_normal(10_000) - offset).astype("float32")
+    expected = pearsonr(x.astype("float64"), y.astype("float64")).statistic
+    assert feed(PearsonCorrelation(), x, y, batch_size=33) == pytest.approx(expected, abs=1e-11)
+
+
+@pytest.mark.parametrize("metric", [PearsonCorrelation, SpearmanCorrelation])
+def test_undefined_correlations(metric):
+    changing = np.arange(9.0)
+    assert np.isnan(float(metric().result()))
+    assert np.isnan(feed(metric(), [1.0], [2.0]))
+    # A tenth is no binary fraction: the mean of nine of them is not one of them.
+    assert np.isnan(feed(metric(), changing, np.full(9, 0.1), batch_size=2))
+    assert np.isnan(feed(metric(), np.full(9, 0.1, "float32"), changing, batch_size=2))
+    assert np.isnan(feed(metric(), changing, np.where(changing == 4, np.nan, changing), batch_size=2))
+
+
+def test_a_value_without_weight_does_not_make_constant_values_differ():
+    found = feed(PearsonCorrelation(), np.arange(4.0), np.array([0.1, 0.1, 0.1, 7.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+    assert np.isnan(found)
+
+
+def test_spearman_of_many_ties_in_many_batches():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 25, 5000) / 5
+    y = np.round(x + random.standard_normal(5000), 1).astype("float32")
+    assert feed(SpearmanCorrelation(), x, y, batch_size=64) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+
+
+def test_spearman_refuses_weights():
+    with pytest.raises(ValueError, match=r"ranks have no weights.*not of weighted_metrics"):
+        SpearmanCorrelation().update_state([1.0, 2.0], [1.0, 2.0], sample_weight=[1.0, 1.0])
+
+
+def test_spearman_refuses_xla():
+    metric = SpearmanCorrelation()
+    compiled = tf.function(lambda x: metric(x, x), jit_compile=True)
+    with pytest.raises(ValueError, match="jit_compile=False"):
+        compiled(tf.constant([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_others_run_in_a_graph(jit_compile):
+    labels, logits = random_classes(40, 2)
+    values = logits[:, 1]
+    metrics = [MatthewsCorrelation(2), F1Score(), F1Score(2, "macro")]
+    pearson = PearsonCorrelation()
+
+    @tf.function(jit_compile=jit_compile, reduce_retracing=True)
+    def step(labels, logits):
+        for metric in metrics:
+            metric.update_state(labels, logits)
+        pearson.update_state(tf.cast(labels, tf.float32), logits[:, 1])
+
+    for start in (0, 16, 32):
+        step(tf.constant(labels[start : start + 16]), tf.constant(logits[start : start + 16]))
+    predictions = logits.argmax(1)
+    assert float(metrics[0].result()) == pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-12)
+    assert float(metrics[1].result()) == pytest.approx(f1_score(labels, predictions), abs=1e-12)
+    assert float(metrics[2].result()) == pytest.approx(f1_score(labels, predictions, average="macro"), abs=1e-12)
+    assert float(pearson.result()) == pytest.approx(pearsonr(labels, values.astype("float64")).statistic, abs=1e-12)
+
+
+def test_scores_of_fit_are_those_of_all_predictions():
+    texts, labels = toy_reviews(45)
+    held_out = toy_reviews(23, seed=1)
+    classifier = toy_classifier()
+    classifier.compile(
+        keras_bert.BertAdamW(3e-3), metrics=["accuracy", MatthewsCorrelation(2), F1Score(), F1Score(2, "macro")]
+    )
+    history = classifier.fit(texts, labels, batch_size=10, epochs=3, verbose=0, validation_data=held_out).history
+    true = classifier.encode_labels(held_out[1])
+    predictions = classifier.predict(held_out[0], verbose=0).argmax(1)
+    assert history["val_matthews_correlation"][-1] == pytest.approx(matthews_corrcoef(true, predictions), abs=1e-12)
+    assert history["val_f1"][-1] == pytest.approx(f1_score(true, predictions), abs=1e-12)
+    macro = f1_score(true, predictions, average="macro")
+    assert history["val_macro_f1"][-1] == pytest.approx(macro, abs=1e-12)
+    evaluation = classifier.evaluate(*held_out, batch_size=10, verbose=0, return_dict=True)
+    assert evaluation["macro_f1"] == pytest.approx(macro, abs=1e-12)
+    assert len(set(history["matthews_correlation"])) > 1  # it learns, and every epoch starts anew
+
+
+def test_correlations_of_fit_are_those_of_all_predictions():
+    texts, _ = toy_reviews(45)
+    values = np.array([len(text.split()) / 2 for text in texts])
+    regression = toy_classifier(labels=None, problem_type="regression")
+    regression.compile(keras_bert.BertAdamW(3e-3), metrics=[PearsonCorrelation(), SpearmanCorrelation()])
+    history = regression.fit(
+        texts, values, batch_size=10, epochs=2, verbose=0, validation_data=(texts[:23], values[:23])
+    ).history
+    predicted = regression.predict(texts[:23], verbose=0)[:, 0].astype("float64")
+    expected = pearsonr(values[:23], predicted).statistic
+    assert history["val_pearson_correlation"][-1] == pytest.approx(expected, abs=1e-5)
+    assert history["val_spearman_correlation"][-1] == pytest.approx(
+        spearmanr(values[:23], predicted).statistic, abs=0.02
+    )
+    evaluation = regression.evaluate(texts, values, batch_size=10, verbose=0, return_dict=True)
+    assert evaluation["pearson_correlation"] == pytest.approx(
+        pearsonr(values, regression.predict(texts, verbose=0)[:, 0].astype("float64")).statistic, abs=1e-5
+    )
+
+
+def test_several_labels_at_once_in_fit():
+    texts, names = toy_reviews(24)
+    labels = [[name] if name == "positive" else ["negative", "long"] for name in names]
+    classifier = toy_classifier(labels=("negative", "positive", "long"), problem_type="multi_label_classification")
+    classifier.compile(keras_bert.BertAdamW(3e-3), metrics=[F1Score(3, "micro", multi_label=True)])
+    classifier.fit(texts, labels, batch_size=10, epochs=1, verbose=0)
+    evaluation = classifier.evaluate(texts, labels, batch_size=10, verbose=0, return_dict=True)
+    predicted = classifier.predict(texts, verbose=0) >= 0
+    assert evaluation["micro_f1"] == pytest.approx(
+        f1_score(classifier.encode_labels(labels), predicted, average="micro")
+    )
+
+
+def test_weights_reach_weighted_metrics():
+    texts, labels = toy_reviews(20)
+    weights = np.random.default_rng(0).uniform(0, 2, 20)
+    classifier = toy_classifier()
+    classifier.compile(keras_bert.BertAdamW(1e-3), metrics=[], weighted_metrics=[F1Score()])
+    found = classifier.evaluate(texts, labels, batch_size=8, sample_weight=weights, verbose=0, return_dict=True)
+    predictions = classifier.predict(texts, verbose=0).argmax(1)
+    expected = f1_score(classifier.encode_labels(labels), predictions, sample_weight=weights)
+    assert found["f1"] == pytest.approx(expected, abs=1e-6)  # Keras makes the weights float32
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        MatthewsCorrelation(3, name="mine"),
+        F1Score(4, "micro", multi_label=True),
+        PearsonCorrelation(),
+        SpearmanCorrelation(name="rank"),
+    ],
+)
+def test_a_metric_comes_back_from_its_configuration(metric):
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert type(copy) is type(metric)
+    assert copy.get_config() == metric.get_config()
+
+
+def test_a_saved_model_keeps_its_metrics(tmp_path):
+    texts, _ = toy_reviews(9)
+    values = np.arange(9.0)
+    regression = toy_classifier(labels=None, problem_type="regression")
+    regression.compile(keras_bert.BertAdamW(1e-3), metrics=[PearsonCorrelation(), SpearmanCorrelation()])
+    regression.fit(texts, values, verbose=0)
+    regression.save(tmp_path / "regression.keras")
+    loaded = keras.saving.load_model(tmp_path / "regression.keras")
+    expected = regression.evaluate(texts, values, verbose=0, return_dict=True)
+    assert loaded.evaluate(texts, values, verbose=0, return_dict=True) == pytest.approx(expected)
+
+
+def test_names_in_logs():
+    assert [F1Score().name, F1Score(2, "macro").name] == ["f1", "macro_f1"]
+    assert MatthewsCorrelation(2).name == "matthews_correlation"
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "outputs", "message"),
+    [
+        (
+            MatthewsCorrelation(2),
+            [0, 1],
+            [[1.0, 0.0, 0.0]] * 2,
+            r"logits \[batch, 2\]; got the shapes \(2,\) and \(2, 3\)",
+        ),
+        (F1Score(), [[0, 1]], [[1.0, 0.0]], "multi_label=True"),
+        (F1Score(2, "macro", multi_label=True), [0, 1], [[1.0, 0.0]] * 2, r"zeros and ones \[batch, 2\]"),
+        (PearsonCorrelation(), [[0.0, 1.0]], [[1.0, 0.0]], "regression with one output"),
+        (SpearmanCorrelation(), [[0.0]], [[1.0, 0.0]], "regression with one output"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(metric, labels, outputs, message):
+    with pytest.raises(ValueError, match=message):
+        metric.update_state(np.array(labels), np.array(outputs))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: F1Score(3), 'average="binary" is the F1 of class 1 of two'),
+        (lambda: F1Score(2, "samples"), "unknown average 'samples'; allowed are"),
+        (lambda: MatthewsCorrelation(1), "num_classes must be a whole number of at least 2; got 1"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.slow
+def test_two_replicas_score_as_one_device():
+    program = [sys.executable, "-m", "tests.metrics.replicated_program"]
+    run = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["two"] == pytest.approx(found["one"], abs=1e-5)
+    assert found["direct, two"] == pytest.approx(found["direct, one"], abs=1e-12)
+    assert {"classifier val_f1", "regression val_spearman_correlation"} <= set(found["one"])
