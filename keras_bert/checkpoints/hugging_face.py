@@ -17,14 +17,14 @@ from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
-_CLASSIFIER = "BertForSequenceClassification"
-_DEFAULT_NUM_LABELS = 2  # of their configurations
-_CLASSIFIER_PIECES = {
+TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
+CLASSIFIER_ARCHITECTURE = "BertForSequenceClassification"
+CLASSIFIER_PIECES = {
     "logits/kernel": Piece(("classifier.weight",), transposed=True),
     "logits/bias": Piece(("classifier.bias",)),
 }
 # Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_new": "gelu_new",
@@ -34,6 +34,7 @@ _ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
+_DEFAULT_NUM_LABELS = 2  # of their configurations
 
 
 def find_hugging_face_weights(path: Path) -> Path | None:
@@ -82,19 +83,19 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     config_path = folder / CONFIG_NAME
     config = read_json(config_path)
     _check_is_bert_encoder(config, config_path)
-    arguments = encoder_arguments(config, config_path, _ACTIVATIONS)
+    arguments = encoder_arguments(config, config_path, ACTIVATIONS)
     vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _tokenizer_settings(folder)
     with _open_weights(weights) as tensors:
         pieces = hugging_face_pieces(arguments["num_hidden_layers"], tensors.entries.keys())
         shapes = expected_encoder_shapes(arguments)
         classifier = None
-        if _CLASSIFIER in (config.get("architectures") or []):
+        if CLASSIFIER_ARCHITECTURE in (config.get("architectures") or []):
             classifier = _classifier_arguments(config, config_path, tensors)
             classifier["classifier_dropout"] = read_rate(
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
-            pieces |= _CLASSIFIER_PIECES
+            pieces |= CLASSIFIER_PIECES
             shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
         else:
             pieces = without_absent_pooler(pieces, tensors.entries.keys())
@@ -188,7 +189,7 @@ def _label_names(labels, path):
 def _tokenizer_settings(folder):
     """(lower_case, strip_accents), each None where the folder does not say."""
     lower_case = strip_accents = None
-    path = folder / "tokenizer_config.json"
+    path = folder / TOKENIZER_CONFIG_NAME
     if path.is_file():
         settings = read_json(path)
         lower_case = _boolean_or_none(settings, "do_lower_case", path)

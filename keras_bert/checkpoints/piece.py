@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_bert.checkpoints.layout import POOLER_PATHS, fuse_query_key_value
+from keras_bert.checkpoints.layout import POOLER_PATHS, fuse_query_key_value, split_query_key_value
 
 _EMBEDDINGS = {
     "encoder/embeddings/token_embeddings": "embeddings/word_embeddings",
@@ -66,6 +66,18 @@ class Piece:
         """
         parts = [tensor.T if self.transposed else tensor for tensor in tensors]
         return fuse_query_key_value(*parts) if len(parts) == 3 else parts[0]
+
+    def split(self, array: np.ndarray) -> dict[str, np.ndarray]:
+        """Makes the file's tensors from our variable: undoes `join`.
+
+        Args:
+            array: array in our layout.
+
+        Returns:
+            A dict {the file's name: view in the file's layout}.
+        """
+        parts = split_query_key_value(array) if len(self.names) == 3 else (array,)
+        return {name: part.T if self.transposed else part for name, part in zip(self.names, parts, strict=True)}
 
 
 def encoder_pieces(

@@ -17,7 +17,7 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
-from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
+from keras_bert.models.pretrained import same_head, tokenizer_of, without_head, write_checkpoint
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.weights import assign_arrays
 
@@ -154,21 +154,40 @@ class BertClassifier(TextModel):
         if self.problem_type == SINGLE_LABEL:
             one_hot = ops.one_hot(ops.reshape(labels, (-1,)), len(self.labels), dtype=outputs.dtype)
             losses = -ops.sum(one_hot * ops.log_softmax(outputs), axis=-1, keepdims=True)  # [batch, 1]
-            weights = ops.ones_like(losses)
-            if self.class_weights is not None:
-                weights = ops.matmul(one_hot, ops.convert_to_tensor(self.class_weights, outputs.dtype)[:, None])
         else:
             labels = ops.reshape(ops.cast(labels, outputs.dtype), ops.shape(outputs))
             if self.problem_type == MULTI_LABEL:
                 losses = ops.softplus(outputs) - labels * outputs  # the cross-entropy of a sigmoid, [batch, labels]
             else:
                 losses = ops.square(outputs - labels)
-            weights = ops.ones_like(losses)
-            if self.class_weights is not None:
-                weights = weights * ops.convert_to_tensor(self.class_weights, outputs.dtype)
-        if sample_weight is not None:
-            weights = weights * ops.reshape(ops.cast(sample_weight, outputs.dtype), (-1, 1))
+        weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            `{"loss": weight}`, the sum of the weights.
+        """
+        return {"loss": ops.sum(self._weights(labels, sample_weight))}
+
+    def _weights(self, labels, sample_weight):
+        """float32 [batch, 1] for single labels, [batch, labels] else: how much each of the losses counts."""
+        if self.problem_type == SINGLE_LABEL:
+            labels = ops.reshape(labels, (-1,))
+            weights = ops.ones_like(labels, dtype="float32")[:, None]
+            if self.class_weights is not None:
+                weights = ops.take(ops.convert_to_tensor(self.class_weights, "float32"), labels)[:, None]
+        else:
+            weights = ops.ones((ops.shape(labels)[0], len(self.labels)), "float32")
+            if self.class_weights is not None:
+                weights = weights * ops.convert_to_tensor(self.class_weights, "float32")
+        if sample_weight is not None:
+            weights = weights * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
+        return weights
 
     def default_metrics(self):
         """Accuracy, or mean squared and absolute error for regression."""
@@ -320,6 +339,29 @@ class BertClassifier(TextModel):
         for path, variable in copy.variables_by_path().items():
             variable.assign(ops.cast(own[path].value, variable.dtype))
         return copy
+
+    def save_checkpoint(self, path):
+        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
+        It does not hold the preprocessor's sequence length and long texts, class weights, freeze, seed and dtype.
+
+        Args:
+            path: str or Path of the folder to write.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`.
+            ValueError: if the encoder's attention is not bidirectional.
+        """
+        head = {
+            "num_labels": len(self.labels),
+            "label_names": self.labels,
+            "problem_type": self.problem_type,
+            "classifier_dropout": self.dropout.rate,
+        }
+        tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, head)
 
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, the new layer's under `logits/`."""

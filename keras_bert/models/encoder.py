@@ -266,7 +266,7 @@ class BertEncoder(keras.Model):
 
         outputs = {"sequence_output": hidden}
         if self.with_pooler:
-            outputs["pooled_output"] = self.pooler(hidden)
+            outputs["pooled_output"] = self.pooler(hidden, training=training)
         if return_hidden_states:
             outputs["hidden_states"] = hidden_states
         if return_attention_scores:
@@ -351,6 +351,24 @@ class BertEncoder(keras.Model):
         from keras_bert.checkpoints.presets import resolve_preset
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
+
+    def save_checkpoint(self, path, tokenizer=None):
+        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read.
+
+        Args:
+            path: str or Path of the folder to write.
+            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`.
+            ValueError: if the attention is not bidirectional, or the vocabulary is not the encoder's.
+        """
+        from keras_bert.models.pretrained import write_checkpoint
+
+        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer)
 
     def variables_by_path(self, prefix=""):
         """The weights by their path within this encoder, whatever its own name.

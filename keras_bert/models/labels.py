@@ -4,11 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-# The names that Hugging Face configurations use.
-SINGLE_LABEL = "single_label_classification"
-MULTI_LABEL = "multi_label_classification"
-REGRESSION = "regression"
-PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
+from keras_bert.data.label_values import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL
 
 
 def label_names(labels, problem_type):

@@ -1,8 +1,12 @@
-"""What a checkpoint says of the tokenizer and the classification layer that it was trained with."""
+"""What a checkpoint says of the tokenizer and the classification layer that it was trained with, and how one is
+written."""
 
 import dataclasses
 
+import numpy as np
 from absl import logging
+
+from keras_bert.layers.attention_mask import BIDIRECTIONAL
 
 
 def tokenizer_of(checkpoint, vocabulary=None, lower_case=None):
@@ -77,3 +81,38 @@ def without_head(checkpoint):
     arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith("logits/")}
     left = {name for path in checkpoint.arrays if path not in arrays for name in checkpoint.tensor_names[path]}
     return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
+
+
+def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_arguments=None):
+    """Writes a model as a Hugging Face folder.
+
+    Args:
+        path: str or Path of the folder to write.
+        encoder: a `BertEncoder`.
+        variables: dict of path to Keras variable, as `variables_by_path` gives: the encoder's under `encoder/`.
+        tokenizer: a `BertTokenizer`, or None.
+        classifier_arguments: dict as in a `keras_bert.checkpoints.checkpoint.Checkpoint`, or None.
+
+    Returns:
+        Path of the folder.
+
+    Raises:
+        FileExistsError: if there is something at `path`.
+        ValueError: if the encoder's attention has one direction, which such a folder cannot say.
+    """
+    from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
+
+    if encoder.attention_direction != BIDIRECTIONAL:
+        raise ValueError(
+            f"a Hugging Face folder is that of a bidirectional encoder, and this one is {encoder.attention_direction}; "
+            "use `save`, which keeps everything"
+        )
+    return write_hugging_face(
+        path,
+        encoder.get_config(),
+        {name: np.asarray(variable) for name, variable in variables.items()},
+        classifier_arguments,
+        vocabulary=None if tokenizer is None else tokenizer.vocabulary,
+        lower_case=None if tokenizer is None else tokenizer.lower_case,
+        strip_accents=None if tokenizer is None else tokenizer.strip_accents,
+    )

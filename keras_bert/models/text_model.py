@@ -53,6 +53,10 @@ class TextModel(keras.Model):
         """The losses of a batch as `{name: (sum, weight)}`."""
         raise NotImplementedError
 
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights in `loss_terms`, `{name: weight}`, known before the model has run."""
+        raise NotImplementedError
+
     def label_spec(self):
         """What `encode_labels` gives for a batch of unknown size, as a `keras.KerasTensor`."""
         raise NotImplementedError
@@ -175,7 +179,7 @@ class TextModel(keras.Model):
         order.
 
         Args:
-            x: texts or ids, as for `fit`, without labels.
+            x: texts or ids, as for `fit`, without labels; or `TokenizedExamples`, all of which are taken.
             batch_size, verbose, steps, callbacks: as in Keras.
 
         Returns:
@@ -183,14 +187,17 @@ class TextModel(keras.Model):
         """
         self._refuse_windows_on_replicas()
         batch_size = _batch_size(batch_size)
-        columns, preprocess, lengths = self._sortable(x, None if steps is None else steps * batch_size)
-        if columns is None:
+        most = None if steps is None else steps * batch_size
+        examples = self._tokenized(x, most)
+        if examples is not None:
+            from keras_bert.data.batching import sorted_batches
+
+            batches, order = sorted_batches(examples, batch_size)
+        else:
+            batches, order = self._sorted_ids(x, most, batch_size)
+        if batches is None:
             inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
             return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
-        from keras_bert.data.in_memory import text_batches
-
-        order = np.argsort(lengths, kind="stable")
-        batches = text_batches({name: values[order] for name, values in columns.items()}, preprocess, batch_size)
         return super().predict(batches, verbose=verbose, callbacks=callbacks)[np.argsort(order)]
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -203,20 +210,35 @@ class TextModel(keras.Model):
         with strategy.scope():
             self._symbolic_build(data_batch=(ids, self.label_spec()))
 
-    def _sortable(self, x, most):
-        """The first `most` rows as columns, what makes a batch of ids of them, and their lengths; three Nones if `x`
-        has no known length."""
+    def _tokenized(self, x, most):
+        """The first `most` texts of `x` as `TokenizedExamples`, or None if `x` is something else."""
         columns = self._text_columns(x)
-        if columns is not None:
-            columns = {name: values[:most] for name, values in columns.items()}
-            return columns, self.preprocessor, self._count_tokens(columns)
+        if keras.backend.backend() != "tensorflow":
+            return None
+        from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
+        from keras_bert.data.tokenized import TokenizedExamples, tokenize_examples
+
+        if columns is None:
+            return x if isinstance(x, TokenizedExamples) else None
+        names = list(columns)
+        rows = zip(*(values[:most] for values in columns.values()), strict=True)
+        examples = tokenize_examples((dict(zip(names, row, strict=True)) for row in rows), self.preprocessor)
+        treatment = treatment_of_long_texts(self.preprocessor)
+        log_long_texts(examples.token_counts, self.preprocessor.sequence_length, treatment)
+        return examples
+
+    def _sorted_ids(self, x, most, batch_size):
+        """Batches of the first `most` rows of ids in memory, and the order of the rows in them; two Nones if `x` is
+        something else."""
         if not isinstance(x, dict) or "padding_mask" not in x or keras.backend.backend() != "tensorflow":
-            return None, None, None
-        from keras_bert.data.in_memory import trim_padding
+            return None, None
+        from keras_bert.data.in_memory import text_batches, trim_padding
 
         ids = {name: values[:most] for name, values in self._checked_ids(x).items()}
         positions = np.arange(1, ids["padding_mask"].shape[1] + 1)
-        return ids, trim_padding, (positions * (ids["padding_mask"] != 0)).max(axis=1, initial=1)
+        lengths = (positions * (ids["padding_mask"] != 0)).max(axis=1, initial=1)
+        order = np.argsort(lengths, kind="stable")
+        return text_batches({name: values[order] for name, values in ids.items()}, trim_padding, batch_size), order
 
     def _training_inputs(self, x, y, sample_weight, batch_size, shuffle, class_weight=None):
         """The arguments that Keras' own `fit` and `evaluate` take for the caller's data."""

@@ -23,6 +23,17 @@ def test_joined_columns_are_query_key_value(transposed):
         np.testing.assert_array_equal(joined[:, 4 * index : 4 * index + 4], part.T if transposed else part)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("names", [("q", "k", "v"), ("dense",)])
+def test_splitting_undoes_joining(names, transposed):
+    parts = dict(zip(names, np.random.default_rng(0).standard_normal((3, 4, 4)), strict=False))
+    piece = Piece(names, transposed)
+    split = piece.split(piece.join(list(parts.values())))
+    assert split.keys() == parts.keys()
+    for name, part in parts.items():
+        np.testing.assert_array_equal(split[name], part)
+
+
 def test_a_single_tensor_is_not_copied():
     tensor = np.zeros((2, 3))
     assert np.shares_memory(Piece(("dense",), transposed=True).join([tensor]), tensor)

@@ -1,0 +1,203 @@
+"""Writes a folder that Hugging Face's library reads, and our own reader: weights, configuration, tokenizer."""
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes  # noqa: F401  gives NumPy the type "bfloat16", which models may compute in
+import numpy as np
+from absl import logging
+from safetensors.numpy import save_file
+
+from keras_bert.checkpoints.config import encoder_arguments as checked_encoder_arguments
+from keras_bert.checkpoints.hugging_face import (
+    ACTIVATIONS,
+    CLASSIFIER_ARCHITECTURE,
+    CLASSIFIER_PIECES,
+    CONFIG_NAME,
+    TOKENIZER_CONFIG_NAME,
+    WEIGHTS_NAME,
+    hugging_face_pieces,
+)
+from keras_bert.checkpoints.layout import POOLER_PATHS, expected_classifier_shapes, expected_encoder_shapes
+
+_ENCODER_ARCHITECTURE = "BertModel"
+_PADDING_TOKEN = "[PAD]"
+_FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+def write_hugging_face(
+    path: str | Path,
+    encoder_arguments: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    classifier_arguments: Mapping[str, Any] | None = None,
+    vocabulary: Sequence[str] | None = None,
+    lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+) -> Path:
+    """Writes a BERT as Hugging Face's library stores it (the model of arXiv 1810.04805): `read_checkpoint` the other
+    way round.
+
+    The folder holds `config.json` and `model.safetensors` (float32, whatever the arrays are) and, where there is a
+    vocabulary, `vocab.txt` and `tokenizer_config.json`. It is written under a temporary name and renamed.
+
+    Their tokenizer differs from the original's in a few texts: it makes `[UNK]` of words of more than 100 characters
+    rather than 200, and takes `[SEP]` and the like in a text for the special tokens.
+
+    Args:
+        path: str or Path of the folder to write.
+        encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`; others are not looked at.
+        arrays: dict {our variable path: float array}. An encoder without a head may lack the pooler.
+        classifier_arguments: dict as in a `Checkpoint`, all four of them, or None for an encoder alone. Where
+            `label_names` is None, the folder calls the labels `LABEL_0`, `LABEL_1`, ..., as their library does.
+        vocabulary: list of str, the wordpieces in the order of their ids, or None.
+        lower_case: bool; must be given with a vocabulary.
+        strip_accents: bool, or None: as `lower_case`.
+
+    Returns:
+        Path of the folder.
+
+    Raises:
+        FileExistsError: if there is something at `path`.
+        ValueError: if arguments, arrays and vocabulary do not fit each other, or cannot be written so that they come
+            back the same; nothing is written then.
+
+    Example:
+
+    >>> from keras_bert.checkpoints.layout import expected_encoder_shapes
+    >>> from keras_bert.checkpoints.reader import read_checkpoint
+    >>> arguments = dict(vocab_size=5, hidden_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+    ...                  max_position_embeddings=6, type_vocab_size=2, hidden_act="gelu_new")
+    >>> arrays = {path: np.ones(shape, np.float32) for path, shape in expected_encoder_shapes(arguments).items()}
+    >>> folder = write_hugging_face(Path(tempfile.mkdtemp()) / "bert", arguments, arrays, lower_case=True,
+    ...                             vocabulary=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello"])
+    >>> sorted(file.name for file in folder.iterdir())
+    ['config.json', 'model.safetensors', 'tokenizer_config.json', 'vocab.txt']
+    >>> read_checkpoint(folder).encoder_arguments["hidden_act"]
+    'gelu_new'
+    """
+    path = Path(path)
+    if path.exists() or path.is_symlink():
+        raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
+    arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
+    tensors = _tensors(path, arguments, arrays, classifier_arguments)
+    files = {CONFIG_NAME: _json(_configuration(arguments, classifier_arguments, vocabulary))}
+    if vocabulary is not None:
+        _check_vocabulary(path, vocabulary, arguments["vocab_size"], lower_case)
+        files["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary)
+        files[TOKENIZER_CONFIG_NAME] = _json(
+            _tokenizer_configuration(lower_case, strip_accents, arguments["max_position_embeddings"])
+        )
+    with _renamed_when_whole(path) as folder:
+        for name, text in files.items():
+            # As bytes: text mode could change the ends of lines.
+            (folder / name).write_bytes(text.encode("utf-8"))
+        save_file(tensors, folder / WEIGHTS_NAME, metadata={"format": "pt"})  # their library asks for a format
+        # safetensors makes a file that only its owner may read; a server often runs as another user.
+        shutil.copymode(folder / CONFIG_NAME, folder / WEIGHTS_NAME)
+    logging.info("wrote %d tensors and %s to %s", len(tensors), sorted(files), path)
+    return path
+
+
+def _tensors(path, arguments, arrays, classifier_arguments):
+    """{name in the file: contiguous float32 array}, after all arrays have been checked."""
+    shapes = expected_encoder_shapes(arguments)
+    # Their encoder alone has no prefix; in a model with a head it is called `bert`.
+    prefix = () if classifier_arguments is None else ("bert.",)
+    pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)
+    if classifier_arguments is not None:
+        shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier_arguments["num_labels"])
+        pieces |= CLASSIFIER_PIECES
+    elif not any(name in arrays for name in POOLER_PATHS):
+        shapes = {name: shape for name, shape in shapes.items() if name not in POOLER_PATHS}
+    problems = [f"{name} is missing" for name in shapes if name not in arrays]
+    problems += [f"{name} is not a variable of such a model" for name in arrays if name not in shapes]
+    for name, array in arrays.items():
+        if name in shapes and tuple(array.shape) != shapes[name]:
+            problems.append(f"{name} must have the shape {list(shapes[name])}, but has {list(array.shape)}")
+        if array.dtype.name not in _FLOAT_TYPES:
+            problems.append(f"{name} must be of one of the types {_FLOAT_TYPES}, but is {array.dtype}")
+    if problems:
+        raise ValueError(
+            f"the arrays for {path} do not fit the arguments: {'; '.join(problems[:5])}"
+            + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+            + ". Pass all variables of the model by their paths, and its own constructor arguments."
+        )
+    return {
+        name: np.ascontiguousarray(tensor, np.float32)
+        for variable in shapes
+        for name, tensor in pieces[variable].split(np.asarray(arrays[variable])).items()
+    }
+
+
+def _configuration(arguments, classifier_arguments, vocabulary):
+    configuration = {
+        "architectures": [_ENCODER_ARCHITECTURE if classifier_arguments is None else CLASSIFIER_ARCHITECTURE],
+        "model_type": "bert",
+        "position_embedding_type": "absolute",
+        **arguments,
+    }
+    if vocabulary is not None and _PADDING_TOKEN in vocabulary:
+        configuration["pad_token_id"] = list(vocabulary).index(_PADDING_TOKEN)
+    if classifier_arguments is not None:
+        number = classifier_arguments["num_labels"]
+        names = classifier_arguments["label_names"] or [f"LABEL_{index}" for index in range(number)]
+        if len(set(names)) != number:
+            raise ValueError(f"there must be {number} distinct label_names; got {list(names)}")
+        configuration |= {
+            "id2label": {str(index): name for index, name in enumerate(names)},
+            "label2id": {name: index for index, name in enumerate(names)},
+            "classifier_dropout": classifier_arguments["classifier_dropout"],
+        }
+        if classifier_arguments["problem_type"] is not None:
+            configuration["problem_type"] = classifier_arguments["problem_type"]
+    return configuration
+
+
+def _tokenizer_configuration(lower_case, strip_accents, longest):
+    configuration = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": lower_case,
+        "tokenize_chinese_chars": True,
+        "model_max_length": longest,
+    }
+    if strip_accents is not None and strip_accents != lower_case:
+        configuration["strip_accents"] = strip_accents
+    return configuration
+
+
+def _check_vocabulary(path, vocabulary, vocab_size, lower_case):
+    if lower_case is None:
+        raise ValueError(f"a vocabulary for {path} says nothing without lower_case; give lower_case=True or False")
+    if len(vocabulary) != vocab_size:
+        raise ValueError(f"the vocabulary for {path} has {len(vocabulary)} entries, but vocab_size is {vocab_size}")
+    # Readers strip every line, as the original does.
+    broken = [token for token in vocabulary if token != token.strip() or "\n" in token]
+    if broken:
+        raise ValueError(
+            f"these entries of the vocabulary would come back changed from a vocab.txt, because of their white space: "
+            f"{broken[:5]}; correct them"
+        )
+
+
+def _json(value):
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+@contextlib.contextmanager
+def _renamed_when_whole(path):
+    """A temporary folder beside `path` that takes its name when all is written, and does not outlive an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        os.rename(unfinished, path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
