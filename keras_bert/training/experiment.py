@@ -1,0 +1,135 @@
+"""Several trainings of one model, by learning rate and seed, and the choice of the best (paper, section 4.1)."""
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+from absl import logging
+
+from keras_bert.training.run_dir import RunDirectory, write_json
+
+_TRIAL_RESULT_NAME = "trial.json"
+
+
+def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
+    """Trains with every learning rate and every seed; trials that are finished are not run again.
+
+    The paper picks the best learning rate on the development set, and for its large model the best of several random
+    restarts (another order of the data, another initial head).
+
+    Args:
+        run_dir: str or Path. A single trial is run in this folder itself, several in `trials/` below it.
+        configuration: dict fit for JSON: what all trials have in common.
+        learning_rates: list of float.
+        seeds: list of int.
+        train_trial: function of a `RunDirectory`, a learning rate and a seed. It returns a dict fit for JSON with
+            `score`, of which more is better.
+
+    Returns:
+        list of dict, one a trial: what `train_trial` returned, with `learning_rate`, `seed` and `folder` (str, relative
+        to `run_dir`).
+
+    Raises:
+        FileExistsError: if the folder belongs to a run with another configuration.
+        ValueError: if there is no learning rate or no seed, or one occurs twice.
+
+    Example:
+
+    >>> trials = run_trials(tempfile.mkdtemp() + "/run", {}, [1e-3, 1e-4], [1], lambda run, rate, seed: {"score": rate})
+    >>> [trial["score"] for trial in trials]
+    [0.001, 0.0001]
+    """
+    for name, values in (("learning rate", learning_rates), ("seed", seeds)):
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"there must be at least one {name} and none twice, got {list(values)}")
+    # The folder of the whole run is claimed before any trial begins.
+    whole = RunDirectory(run_dir, {**configuration, "learning_rates": learning_rates, "seeds": seeds})
+    trials = [(rate, seed) for rate in learning_rates for seed in seeds]
+    results = []
+    for number, (rate, seed) in enumerate(trials, 1):
+        run = whole
+        if len(trials) > 1:
+            logging.info("trial %d of %d: learning rate %g, seed %d", number, len(trials), rate, seed)
+            folder = whole.path / "trials" / f"learning_rate_{rate:g}_seed_{seed}"
+            run = RunDirectory(folder, {**configuration, "learning_rates": [rate], "seeds": [seed]})
+        results.append({**_result(run, train_trial, rate, seed), "folder": run.path.relative_to(whole.path).as_posix()})
+    return results
+
+
+def _result(run, train_trial, rate, seed):
+    file = run.path / _TRIAL_RESULT_NAME
+    if file.is_file():
+        logging.info("%s is finished", run.path)
+        return json.loads(file.read_text(encoding="utf-8"))
+    result = {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)}
+    write_json(file, result)
+    return result
+
+
+def best_trial(trials):
+    """The trial with the greatest score; the first of equals, and one whose score is not a number last.
+
+    Args:
+        trials: list of dict with `score`.
+
+    Returns:
+        dict.
+
+    Example:
+
+    >>> best_trial([{"score": 0.5, "seed": 1}, {"score": 0.7, "seed": 2}, {"score": 0.7, "seed": 3}])["seed"]
+    2
+    """
+    return max(trials, key=lambda trial: -math.inf if math.isnan(trial["score"]) else trial["score"])
+
+
+def summarize_trials(trials):
+    """What the trials of each learning rate came to.
+
+    Args:
+        trials: list of dict with `learning_rate` and `score`.
+
+    Returns:
+        list of dict, one a learning rate: `learning_rate`, `trials` (their number), `mean`, `median`,
+        `standard_deviation` (of the sample; None for a single trial), `minimum` and `maximum` of the score.
+
+    Example:
+
+    >>> summary = summarize_trials([{"learning_rate": 5e-5, "score": 0.5}, {"learning_rate": 5e-5, "score": 0.75}])
+    >>> summary[0]["mean"], summary[0]["maximum"]
+    (0.625, 0.75)
+    """
+    summaries = []
+    for rate in dict.fromkeys(trial["learning_rate"] for trial in trials):
+        scores = [trial["score"] for trial in trials if trial["learning_rate"] == rate]
+        summaries.append(
+            {
+                "learning_rate": rate,
+                "trials": len(scores),
+                "mean": statistics.fmean(scores),
+                "median": statistics.median(scores),
+                "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+                "minimum": min(scores),
+                "maximum": max(scores),
+            }
+        )
+    return summaries
+
+
+def trial_folder(run_dir, trial):
+    """The folder of a trial.
+
+    Args:
+        run_dir: str or Path, of the whole run.
+        trial: dict, from `run_trials`.
+
+    Returns:
+        Path.
+
+    Example:
+
+    >>> trial_folder("runs/rte", {"folder": "trials/learning_rate_5e-05_seed_1"}).as_posix()
+    'runs/rte/trials/learning_rate_5e-05_seed_1'
+    """
+    return Path(run_dir) / trial["folder"]

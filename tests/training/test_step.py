@@ -1,0 +1,142 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.batching import BatchPlan, training_batches
+from keras_bert.data.tokenized import tokenize_examples
+from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.step import TrainStep
+from tests.toys import toy_classifier, toy_reviews
+
+TEXTS, LABELS = toy_reviews(37)
+NO_DROPOUT = {
+    "dropout": 0.0,
+    "encoder_arguments": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+}
+
+
+def batches_for(classifier, batch_size=8):
+    examples = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    tokenized = tokenize_examples(examples, classifier.preprocessor, classifier.encode_labels)
+    return training_batches(tokenized, BatchPlan(tokenized.lengths, batch_size, seed=1))
+
+
+def train(steps, calls=1, micro_batches=1, batch_size=8, **arguments):
+    """Weights after some updates, and the report of the last call."""
+    classifier = toy_classifier(**{**NO_DROPOUT, **arguments})
+    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches)
+    iterator = iter(batches_for(classifier, batch_size))
+    for _ in range(calls):
+        report = step.run(iterator, tf.constant(steps // calls))
+    return [weight.numpy() for weight in classifier.weights], {name: float(value) for name, value in report.items()}
+
+
+def difference(one, other):
+    return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
+
+
+def test_updates_are_those_of_keras_fit():
+    weights, _ = train(5)
+    classifier = toy_classifier(**NO_DROPOUT)
+    classifier.compile(BertAdamW(1e-3))
+    batches = batches_for(classifier).take(5)
+    classifier.fit(batches, verbose=0)
+    assert difference(weights, [weight.numpy() for weight in classifier.weights]) < 1e-6
+
+
+@pytest.mark.parametrize("micro_batches", [2, 3, 20])
+def test_micro_batches_do_not_change_the_result(micro_batches):
+    # With 20 of them for 8 examples some are empty; the fifth batch of an epoch has 5 examples.
+    whole, report = train(8)
+    parts, parts_report = train(8, micro_batches=micro_batches)
+    assert difference(whole, parts) < 1e-6
+    assert parts_report == pytest.approx(report, abs=1e-4)
+
+
+def test_micro_batches_with_class_weights():
+    weights = {"class_weights": {"negative": 1.0, "positive": 7.0}}
+    assert difference(train(8, **weights)[0], train(8, micro_batches=3, **weights)[0]) < 1e-6
+    assert difference(train(8, **weights)[0], train(8)[0]) > 1e-4
+
+
+def test_the_number_of_calls_does_not_change_the_result():
+    assert difference(train(8, calls=1)[0], train(8, calls=4)[0]) < 1e-7
+
+
+def test_report():
+    _, report = train(5)  # an epoch: 37 examples in batches of 8
+    lengths = toy_classifier().preprocessor.token_counts(TEXTS).numpy()
+    assert report["examples"] == 37
+    assert report["tokens"] == lengths.sum()
+    assert report["places"] > report["tokens"]
+    assert report["loss"] / 5 == pytest.approx(0.8, abs=0.3)
+    assert report["gradient_norm"] > 0
+
+
+class TwoHeads(keras.Model):
+    """A model with two loss terms, of which one has a weight for some of the rows only."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(2, kernel_initializer="ones")
+        self.dense.build((None, 3))
+
+    def call(self, inputs, training=False):
+        return self.dense(inputs)
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        weights = self.loss_weights(labels)
+        errors = (outputs - labels) ** 2
+        return {
+            "first": (tf.reduce_sum(errors[:, 0]), weights["first"]),
+            "second": (tf.reduce_sum(errors[:, 1] * tf.cast(labels[:, 1] > 0, tf.float32)), weights["second"]),
+        }
+
+    def loss_weights(self, labels, sample_weight=None):
+        return {
+            "first": tf.cast(tf.shape(labels)[0], tf.float32),
+            "second": tf.reduce_sum(tf.cast(labels[:, 1] > 0, tf.float32)),
+        }
+
+
+@pytest.mark.parametrize("micro_batches", [2, 3])
+def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
+    generator = np.random.default_rng(0)
+    inputs, labels = generator.normal(size=(7, 3)).astype("float32"), generator.normal(size=(7, 2)).astype("float32")
+    batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
+    results = []
+    for parts in (1, micro_batches):
+        model = TwoHeads()
+        step = TrainStep(model, BertAdamW(1e-2), parts)
+        report = step.run(iter(batches), tf.constant(3))
+        assert {"first", "second"} < set(report)
+        results.append([weight.numpy() for weight in model.weights])
+    assert difference(*results) < 1e-6
+
+
+def test_frozen_layers_stay():
+    before = [weight.numpy() for weight in toy_classifier(freeze="encoder", **NO_DROPOUT).weights]
+    after, _ = train(3, freeze="encoder")
+    changed = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert sum(changed) == 2  # kernel and bias of the new layer
+
+
+def test_windows_refuse_micro_batches():
+    classifier = toy_classifier()
+    preprocessor = classifier.preprocessor
+    classifier.preprocessor = type(preprocessor)(preprocessor.tokenizer, 6, long_texts="windows")
+    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=2)
+    with pytest.raises(ValueError, match="micro_batches must be 1 with windows"):
+        step.run(iter(batches_for(classifier)), tf.constant(1))
+
+
+def test_refusals():
+    with pytest.raises(
+        TypeError, match="Sequential cannot be trained: it has no method loss_terms and no loss_weights"
+    ):
+        TrainStep(keras.Sequential([keras.layers.Dense(1)]), BertAdamW())
+    with pytest.raises(ValueError, match="micro_batches must be at least 1, got 0"):
+        TrainStep(toy_classifier(), BertAdamW(), micro_batches=0)
+    with pytest.raises(ValueError, match="no trainable variables"):
+        TrainStep(toy_classifier(trainable=False), BertAdamW())

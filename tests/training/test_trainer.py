@@ -1,0 +1,166 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.run_dir import RunDirectory
+from keras_bert.training.schedule import WarmupSchedule
+from keras_bert.training.trainer import Trainer
+from tests.toys import toy_classifier
+from tests.training.test_step import batches_for, difference
+
+STEPS = 30
+
+
+class Stopped(Exception):
+    pass
+
+
+def train(folder, stop_at=None, scores=None, **arguments):
+    """Trains a toy classifier with dropout; the evaluation can stop it, or give prepared scores."""
+    classifier = toy_classifier()
+    evaluations = []
+
+    def evaluate():
+        evaluations.append([weight.numpy() for weight in classifier.weights])
+        if len(evaluations) == stop_at:
+            raise Stopped
+        return {"dev/accuracy": scores[len(evaluations) - 1] if scores else len(evaluations) / 10, "dev/loss": 1.0}
+
+    defaults = {"evaluate": evaluate, "evaluate_every": 10, "score": "dev/accuracy", "checkpoint_every": 7}
+    trainer = Trainer(
+        classifier,
+        BertAdamW(WarmupSchedule(1e-3, STEPS)),
+        RunDirectory(folder, {"toy": 1}),
+        STEPS,
+        **{**defaults, **arguments, "log_every": 5},
+    )
+    result = trainer.train(batches_for(classifier))
+    return result, [weight.numpy() for weight in classifier.weights], evaluations, trainer
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path):
+    whole, weights, _, _ = train(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        train(tmp_path / "parts", stop_at=2)
+    resumed, resumed_weights, _, _ = train(tmp_path / "parts")
+    assert difference(weights, resumed_weights) == 0  # with dropout, at update 14 and not at an epoch's end
+    assert resumed.step == whole.step == STEPS
+    log = RunDirectory(tmp_path / "parts", {"toy": 1}).read_log()
+    assert {"event": "resumed", "step": 14} in log
+    last = [
+        [
+            record["loss"]
+            for record in RunDirectory(tmp_path / run, {"toy": 1}).read_log()
+            if record["event"] == "train"
+        ][-1]
+        for run in ("whole", "parts")
+    ]
+    assert last[0] == last[1]
+
+
+def test_a_finished_run_does_not_train_again(tmp_path):
+    _, weights, _, _ = train(tmp_path / "run")
+    result, again, evaluations, _ = train(tmp_path / "run")
+    assert difference(weights, again) == 0
+    assert result.best_step == 30
+    assert not evaluations
+
+
+def test_the_best_weights_are_kept(tmp_path):
+    result, weights, evaluations, trainer = train(tmp_path / "run", scores=[0.2, 0.9, 0.4])
+    assert (result.best_step, result.best_metrics["dev/accuracy"]) == (20, 0.9)
+    assert difference(weights, evaluations[1]) == 0
+    assert difference(weights, evaluations[2]) > 0
+    assert sorted(path.name for path in trainer.checkpoints.path.iterdir()) == [
+        "best_00000020",
+        "step_00000028",
+        "step_00000030",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"), [([0.5, 0.5, 0.5], 10), ([float("nan"), 0.1, 0.2], 30), ([0.3, float("nan"), 0.1], 10)]
+)
+def test_ties_and_scores_that_are_no_numbers(tmp_path, scores, best):
+    assert train(tmp_path / "run", scores=scores)[0].best_step == best
+
+
+def test_without_a_score_the_last_weights_stay(tmp_path):
+    result, weights, evaluations, _ = train(tmp_path / "run", score=None, scores=[0.9, 0.2, 0.1])
+    assert result.best_step == 30
+    assert difference(weights, evaluations[2]) == 0
+
+
+@pytest.mark.parametrize("arguments", [{"steps_per_call": 1}, {"steps_per_call": 3, "checkpoint_every": 30}])
+def test_calls_and_checkpoints_do_not_change_the_result(tmp_path, arguments):
+    _, weights, _, _ = train(tmp_path / "one")
+    _, others, _, _ = train(tmp_path / "other", **arguments)
+    assert difference(weights, others) == 0
+
+
+def test_log_and_tensorboard(tmp_path):
+    _, _, _, trainer = train(tmp_path / "run", progress=True)
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    trained = [record for record in log if record["event"] == "train"]
+    assert [record["step"] for record in trained] == [5, 10, 15, 20, 25, 30]
+    rates = [record["learning_rate"] for record in trained]
+    np.testing.assert_allclose(rates, [float(trainer.optimizer._learning_rate(step)) for step in range(5, 31, 5)])
+    for record in trained:
+        assert 0 < record["padding"] < 0.6
+        assert record["tokens_per_second"] > record["examples_per_second"] > 0
+        assert record["gradient_norm"] > 0
+    assert [record for record in log if record["event"] == "evaluation"] == [
+        {"event": "evaluation", "step": 10 * i, "dev/accuracy": i / 10, "dev/loss": 1.0} for i in (1, 2, 3)
+    ]
+    tags = set()
+    for file in (tmp_path / "run" / "tensorboard").iterdir():
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            tags |= {value.tag for value in event.summary.value}
+    assert {"train/loss", "train/learning_rate", "dev/accuracy"} <= tags
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    train(tmp_path / "run", stop_at=None)
+    classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 1})
+    trainer = Trainer(classifier, BertAdamW(1e-3), RunDirectory(tmp_path / "run", {"toy": 1}), STEPS)
+    with pytest.raises(ValueError, match="does not fit this model and optimizer"):
+        trainer.train(batches_for(classifier))
+
+
+def test_an_unfinished_checkpoint_is_not_read(tmp_path):
+    _, _, _, trainer = train(tmp_path / "run")
+    (trainer.checkpoints.path / "unfinished_step_00000099").mkdir()
+    assert trainer.checkpoints.newest() == 30
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path):
+    classifier = toy_classifier()
+    classifier.logits.bias.assign([float("nan"), 0.0])
+    trainer = Trainer(classifier, BertAdamW(1e-3), RunDirectory(tmp_path / "run", {}), STEPS, checkpoint_every=5)
+    message = r"between update 0 and 5: .*not finite.*newest checkpoint in .* is of update None"
+    with pytest.raises(RuntimeError, match=message):
+        trainer.train(batches_for(classifier))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"num_train_steps": 0}, ValueError, "num_train_steps must be at least 1, got 0"),
+        ({"log_every": 0}, ValueError, "log_every must be at least 1"),
+        ({"keep_checkpoints": 0}, ValueError, "keep must be at least 1"),
+        ({"score": "dev/accuracy"}, ValueError, "need a function `evaluate`"),
+    ],
+)
+def test_refusals(tmp_path, arguments, error, message):
+    with pytest.raises(error, match=message):
+        Trainer(
+            toy_classifier(), BertAdamW(), RunDirectory(tmp_path / "run", {}), **{"num_train_steps": 9, **arguments}
+        )
+
+
+def test_a_score_that_the_evaluation_does_not_give(tmp_path):
+    with pytest.raises(KeyError, match="gives no 'dev/f1'"):
+        train(tmp_path / "run", score="dev/f1")
