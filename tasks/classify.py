@@ -1,0 +1,223 @@
+"""Fine-tunes BERT on a user's own files, evaluates it, writes predictions, and exports a SavedModel.
+
+    python -m tasks.classify --train_file=train.csv --dev_file=dev.csv --text_column=message --label_column=category \\
+        --init_checkpoint=all_minilm_l6_v2 --run_dir=runs/messages
+
+Files are TSV, CSV or JSON Lines with named columns. Labels are taken from the training file, or given. --mode says what
+to do, in any combination: train, eval, predict, export. What comes of it lies in --run_dir: results.json,
+evaluation.json, confusion_matrix_dev.png, log.jsonl, training_curve.png, predictions/, saved_model/1/. A run that was
+interrupted goes on where it stopped when the same command is given again.
+"""
+
+import functools
+from pathlib import Path
+
+from absl import app, flags, logging
+
+import tasks.flags
+
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
+# What a run's configuration says of its task's form.
+OF_THE_TASK = ("text_columns", "label_column", "labels", "problem_type", "label_separator", "file_format")
+
+
+def define_flags():
+    """Defines the flags; not on import, so that one process can import several programs."""
+    tasks.flags.define_fine_tuning_flags()
+    flags.adopt_module_key_flags(tasks.flags)  # or --help would leave them out
+    flags.DEFINE_multi_string("train_file", [], "File to train on, or a pattern; repeat it for several.")
+    flags.DEFINE_multi_string("dev_file", [], "File to evaluate on and to choose the best model by.")
+    flags.DEFINE_float("dev_share", 0.1, "Without --dev_file: the share of the training rows that is held out.")
+    flags.DEFINE_multi_string("predict_file", [], "File to predict; each gets a file in predictions/.")
+    flags.DEFINE_string("text_column", "text", "Column of the texts.")
+    flags.DEFINE_list("text_columns", None, "For pairs: the columns of both texts, comma-separated.")
+    flags.DEFINE_string("label_column", "label", "Column of the labels.")
+    flags.DEFINE_list("labels", None, "The labels in order, comma-separated; default: those in the training file.")
+    flags.DEFINE_enum("problem_type", PROBLEM_TYPES[0], PROBLEM_TYPES, "One label, several at once, or a number.")
+    flags.DEFINE_string("label_separator", ",", "What parts several labels in a column.")
+    flags.DEFINE_enum("file_format", None, ["tsv", "csv", "jsonl"], "Default: by the files' names.")
+    flags.register_validator(
+        "text_columns", lambda columns: columns is None or len(columns) == 2, "must name two columns, comma-separated"
+    )
+    flags.register_validator("dev_share", lambda share: 0 < share < 1, "must lie between 0 and 1")
+
+
+def single_label_metrics(labels, predictions):
+    """Accuracy, macro F1 over the classes that occur, and Matthews correlation."""
+    from keras_bert.metrics.classification import accuracy, macro_f1, matthews_correlation
+
+    return {
+        "accuracy": accuracy(labels, predictions),
+        "macro_f1": macro_f1(labels, predictions, int(max(labels.max(), predictions.max())) + 1),
+        "matthews_correlation": matthews_correlation(labels, predictions),
+    }
+
+
+def multi_label_metrics(labels, predictions):
+    """Micro and macro F1, and the share of examples with all labels right."""
+    from keras_bert.metrics.classification import multi_label_report
+
+    report = multi_label_report(labels, predictions, [str(number) for number in range(labels.shape[1])])
+    return {
+        "micro_f1": report["micro"]["f1"],
+        "macro_f1": report["macro"]["f1"],
+        "subset_accuracy": report["subset_accuracy"],
+    }
+
+
+def regression_metrics(labels, predictions):
+    """Both correlations, and the mean squared error."""
+    from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
+
+    return {
+        "pearson_correlation": pearson_correlation(labels, predictions),
+        "spearman_correlation": spearman_correlation(labels, predictions),
+        "mean_squared_error": float(((labels - predictions) ** 2).mean()),
+    }
+
+
+# By problem type: the metrics, and the one of them that says which model is best.
+METRICS = {
+    "single_label_classification": (single_label_metrics, "accuracy"),
+    "multi_label_classification": (multi_label_metrics, "micro_f1"),
+    "regression": (regression_metrics, "pearson_correlation"),
+}
+
+
+def own_classification(
+    modes,
+    train_file,
+    dev_file,
+    dev_share,
+    predict_file,
+    text_columns,
+    label_column,
+    labels,
+    problem_type,
+    label_separator,
+    file_format,
+    seed,
+    skip_bad_rows,
+):
+    """The task that the user's files describe.
+
+    Args:
+        modes: collection of str.
+        train_file, dev_file, predict_file: lists of str, paths or patterns.
+        dev_share: float. The share of training rows that is held out where there is no `dev_file`.
+        text_columns: list of one or two str.
+        label_column: str.
+        labels: list of str, or None for those of the training file (without one: those of the model).
+        problem_type: str.
+        label_separator, file_format: as for `read_examples`.
+        seed: int, of the hold-out.
+        skip_bad_rows: bool.
+
+    Returns:
+        `tasks.classification.Classification`.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        ValueError: if files, columns or labels do not fit.
+    """
+    from keras_bert.data.bad_rows import BadRows
+    from keras_bert.data.example_files import find_files, read_examples
+    from keras_bert.data.holdout import hold_out
+    from keras_bert.data.label_values import discover_labels
+    from tasks.classification import Classification
+
+    bad_rows = BadRows(skip=skip_bad_rows)
+
+    def read(paths, label_column=label_column):
+        return read_examples(paths, text_columns, label_column, problem_type, label_separator, file_format, bad_rows)
+
+    train = read(train_file) if train_file else None
+    evaluation = {"dev": read(dev_file)} if dev_file else {}
+    if labels is None and train is not None and problem_type != "regression":
+        labels = discover_labels(train)
+        logging.info("%d labels: %s", len(labels), ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else ""))
+    if train is not None and not evaluation:
+        train, evaluation["dev"] = hold_out(train, dev_share, seed)
+    files = [Path(file) for pattern in predict_file for file in find_files(pattern)]
+    metrics, score = METRICS[problem_type]
+    return Classification(
+        name="classify",
+        labels=labels,
+        problem_type=problem_type,
+        is_pair=len(text_columns) == 2,
+        metrics=metrics,
+        score=score,
+        train=train if "train" in modes else None,
+        evaluation=evaluation,
+        prediction={file.name: read([file], label_column=None) for file in files} if "predict" in modes else {},
+        write=functools.partial(write_own_predictions, label_separator),
+        bad_rows=bad_rows,
+        columns={
+            "text_columns": list(text_columns),
+            "label_column": label_column,
+            "label_separator": label_separator,
+            "file_format": file_format,
+        },
+    )
+
+
+def write_own_predictions(label_separator, folder, name, indices, predictions, probabilities, labels):
+    """Writes the predictions for a file: TSV, or JSON Lines if a label could not be written in TSV; gives the Path."""
+    from keras_bert.data.prediction_files import write_predictions
+
+    is_plain = not any(character in label for label in labels for character in ("\t", "\n", "\r", label_separator))
+    file = folder / f"{name}.{'tsv' if is_plain else 'jsonl'}"
+    rows = ({"index": index, "label": label} for index, label in zip(indices, predictions, strict=True))
+    if probabilities is not None:
+        rows = (
+            {**row, "probabilities": dict(zip(labels, of_row, strict=True))}
+            for row, of_row in zip(rows, probabilities.tolist(), strict=True)
+        )
+    write_predictions(file, rows, label_separator=label_separator, overwrite=True)
+    return file
+
+
+def task_arguments():
+    """The flags' values as the keyword arguments of `own_classification`."""
+    from keras_bert.training.run_dir import find_configuration
+
+    values = flags.FLAGS
+    arguments = {
+        "modes": tuple(values.mode),
+        "train_file": values.train_file,
+        "dev_file": values.dev_file,
+        "dev_share": values.dev_share,
+        "predict_file": values.predict_file,
+        "text_columns": values.text_columns or [values.text_column],
+        "label_column": values.label_column,
+        "labels": values.labels,
+        "problem_type": values.problem_type,
+        "label_separator": values.label_separator,
+        "file_format": values.file_format,
+        "seed": values.seed,
+        "skip_bad_rows": values.skip_bad_rows,
+    }
+    if "train" not in values.mode:
+        # What a trained model is used on has the form that it was trained on, unless the user says otherwise.
+        saved = find_configuration(values.run_dir) or {}
+        given = {name for name in values if values[name].present}
+        given |= {"text_columns"} & {name + "s" for name in given}
+        arguments |= {name: saved[name] for name in OF_THE_TASK if name in saved and name not in given}
+    return arguments
+
+
+def main(argv):
+    """Flags to keyword arguments."""
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}; repeat --train_file for several files")
+    from tasks.fine_tuning import fine_tune
+
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.INFO)
+    with tasks.flags.errors_without_traceback("tasks.classify"):
+        fine_tune(own_classification(**task_arguments()), **tasks.flags.fine_tuning_arguments())
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

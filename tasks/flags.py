@@ -1,0 +1,125 @@
+"""The flags that every fine-tuning program has, and their values as keyword arguments."""
+
+import contextlib
+import sys
+
+from absl import flags, logging
+
+MODES = ("train", "eval", "predict", "export")
+PRECISIONS = ("float32", "mixed_bfloat16")
+SCHEDULES = ("bert", "linear")
+
+
+def define_fine_tuning_flags():
+    """Defines the flags; called by a program, not on import, so that one process can import several programs."""
+    flags.DEFINE_list("mode", ["train", "eval", "export"], f"What to do, any of {','.join(MODES)}, comma-separated.")
+    flags.register_validator("mode", _are_modes, f"allowed are {','.join(MODES)}, comma-separated, each at most once")
+    flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.", required=True)
+    flags.DEFINE_string(
+        "init_checkpoint", None, "Weights to begin with: a checkpoint, the folder of another run, or a preset's name."
+    )
+    flags.DEFINE_float("epochs", 3.0, "Passes over the training examples.", lower_bound=0.0)
+    flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices and micro-batches.", lower_bound=1)
+    flags.DEFINE_integer("token_budget", None, "Most tokens in a batch, with padding; batches vary.", lower_bound=1)
+    flags.DEFINE_integer("bucket_step", 8, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0)
+    flags.DEFINE_integer("micro_batches", 1, "Parts that a batch is cut into, to save memory.", lower_bound=1)
+    flags.DEFINE_float("learning_rate", 5e-5, "Peak of the learning rate.", lower_bound=0.0)
+    flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
+    flags.register_validator("learning_rates", _are_rates, "must be positive numbers, comma-separated, none twice")
+    flags.DEFINE_integer("restarts", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
+    flags.DEFINE_integer("seed", 1, "Seed of the new layers, of the dropout and of the order of the data.", 0)
+    flags.DEFINE_integer("max_seq_length", 128, "Most tokens in an input; longer texts are cut off.", lower_bound=3)
+    flags.DEFINE_string("freeze", "none", "What stays as it is: none, embeddings, encoder, or a number of blocks.")
+    flags.register_validator("freeze", _is_freeze, "allowed are none, embeddings, encoder, or a positive number")
+    flags.DEFINE_float("dropout", 0.1, "Dropout before the new layer.", lower_bound=0.0, upper_bound=0.999)
+    flags.DEFINE_enum("schedule", "bert", SCHEDULES, "Decay of the learning rate; see WarmupSchedule.")
+    flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates that warm up.", 0.0, 1.0)
+    flags.DEFINE_float("weight_decay", 0.01, "Decay of the weights.", lower_bound=0.0)
+    flags.DEFINE_float("clip_norm", 1.0, "Largest global norm of the gradients.", lower_bound=1e-9)
+    flags.DEFINE_bool("bias_correction", False, "Adam's bias correction, which the original lacks.")
+    flags.DEFINE_enum("precision", "float32", PRECISIONS, "mixed_bfloat16 is faster where the processor has it.")
+    flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: once an epoch.", 1)
+    flags.DEFINE_integer("checkpoint_every", 1000, "Updates between two checkpoints.", lower_bound=1)
+    flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
+    flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
+    flags.DEFINE_integer("eval_batch_size", 32, "Examples in a batch of evaluation and prediction.", lower_bound=1)
+    flags.DEFINE_enum("export_dtype", None, ["float32", "bfloat16"], "dtype of the SavedModel; default: the model's.")
+    flags.DEFINE_bool("progress", True, "Show a progress bar.")
+    flags.DEFINE_bool("skip_bad_rows", False, "Count and skip malformed rows, instead of stopping at the first.")
+
+
+def fine_tuning_arguments():
+    """The flags' values as the keyword arguments of `tasks.fine_tuning.fine_tune`.
+
+    Returns:
+        dict. `given` are the names of the flags that the command line has.
+
+    Raises:
+        absl.flags.IllegalFlagValueError: if two flags contradict each other.
+    """
+    values = flags.FLAGS
+    if values["learning_rate"].present and values["learning_rates"].present:
+        raise flags.IllegalFlagValueError("give --learning_rate or --learning_rates, not both")
+    if values.token_budget is not None and not values.bucket_step:
+        raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
+    rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
+    return {
+        "modes": tuple(values.mode),
+        "run_dir": values.run_dir,
+        "init_checkpoint": values.init_checkpoint,
+        "learning_rates": rates,
+        "seeds": [values.seed + restart for restart in range(values.restarts)],
+        "max_seq_length": values.max_seq_length,
+        "freeze": int(values.freeze) if values.freeze.isdigit() else values.freeze,
+        "dropout": values.dropout,
+        "precision": values.precision,
+        "epochs": values.epochs,
+        # A budget of tokens alone, unless a number of examples is asked for, too.
+        "batch_size": values.batch_size if values["batch_size"].present or not values.token_budget else None,
+        "token_budget": values.token_budget,
+        "bucket_step": values.bucket_step or None,
+        "schedule": values.schedule,
+        "warmup_proportion": values.warmup_proportion,
+        "weight_decay": values.weight_decay,
+        "clip_norm": values.clip_norm,
+        "bias_correction": values.bias_correction,
+        "evaluate_every": values.evaluate_every,
+        "micro_batches": values.micro_batches,
+        "checkpoint_every": values.checkpoint_every,
+        "log_every": values.log_every,
+        "steps_per_call": values.steps_per_call,
+        "eval_batch_size": values.eval_batch_size,
+        "export_dtype": values.export_dtype,
+        "progress": values.progress,
+        "given": frozenset(name for name in values if values[name].present),
+    }
+
+
+@contextlib.contextmanager
+def errors_without_traceback(program):
+    """Ends the program with the message of an error that the user can do something about; -v 1 logs where it arose.
+
+    Args:
+        program: str, its name.
+    """
+    try:
+        yield
+    except (ImportError, OSError, ValueError) as error:
+        logging.debug("the error's origin", exc_info=True)
+        sys.exit(f"{program}: {error}")
+
+
+def _are_modes(modes):
+    return bool(modes) and set(modes) <= set(MODES) and len(set(modes)) == len(modes)
+
+
+def _are_rates(rates):
+    try:
+        numbers = None if rates is None else [float(rate) for rate in rates]
+    except ValueError:
+        return False
+    return numbers is None or (bool(numbers) and min(numbers) > 0 and len(set(numbers)) == len(numbers))
+
+
+def _is_freeze(value):
+    return value in ("none", "embeddings", "encoder") or (value.isdigit() and int(value) > 0)

@@ -1,0 +1,173 @@
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.glue import GLUE_TASKS
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.encoder import BertEncoder
+from tasks import glue
+from tasks.classification import Classification
+from tasks.fine_tuning import fine_tune
+from tests.toys import toy_reviews
+
+ARGUMENTS = {
+    "learning_rates": [5e-3],
+    "seeds": [1],
+    "max_seq_length": 16,
+    "freeze": "none",
+    "dropout": 0.1,
+    "precision": "float32",
+    "eval_batch_size": 8,
+    "export_dtype": None,
+    "epochs": 2,
+    "batch_size": 8,
+    "token_budget": None,
+    "bucket_step": 8,
+    "schedule": "bert",
+    "warmup_proportion": 0.1,
+    "weight_decay": 0.01,
+    "clip_norm": 1.0,
+    "bias_correction": True,
+    "evaluate_every": None,
+    "micro_batches": 1,
+    "checkpoint_every": 4,
+    "log_every": 2,
+    "steps_per_call": 20,
+    "progress": False,
+}
+
+
+def run(task, modes, data_dir, run_dir, init_checkpoint=None, **arguments):
+    classification = glue.glue_classification(task, modes, data_dir, "files", skip_bad_rows=False)
+    return fine_tune(classification, modes, run_dir, init_checkpoint=init_checkpoint, **{**ARGUMENTS, **arguments})
+
+
+def test_the_tasks_of_the_flag_are_those_of_the_library():
+    assert list(glue.TASKS) == list(GLUE_TASKS)
+
+
+@pytest.mark.slow
+def test_from_files_to_submission_and_saved_model(toy_glue, toy_checkpoint, tmp_path):
+    modes = ("train", "eval", "predict", "export")
+    results = run("sst2", modes, toy_glue, tmp_path / "run", toy_checkpoint, epochs=4)
+    assert results == {
+        **json.loads((tmp_path / "run" / "results.json").read_text()),
+        "evaluation": results["evaluation"],
+    }
+    assert results["best"]["steps"] == 80
+    assert results["evaluation"]["dev/accuracy"] == results["best"]["score"] > 0.75
+    report = json.loads((tmp_path / "run" / "evaluation.json").read_text())["dev"]
+    assert report["accuracy"] == results["best"]["score"]
+    assert np.sum(report["confusion_matrix"]) == 40
+    for picture in ("training_curve.png", "confusion_matrix_dev.png"):
+        assert (tmp_path / "run" / picture).read_bytes().startswith(b"\x89PNG")
+
+    texts, _ = toy_reviews(200)
+    served = tf.saved_model.load(tmp_path / "run" / "saved_model" / "1").signatures["serving_default"]
+    labels = [label.decode() for label in served(text=tf.constant(texts[:7]))["label"].numpy()]
+    submission = (tmp_path / "run" / "predictions" / "SST-2.tsv").read_text().splitlines()
+    assert submission == ["index\tprediction", *(f"{i}\t{label}" for i, label in enumerate(labels))]
+
+    model = BertClassifier.from_checkpoint(tmp_path / "run" / "model", sequence_length=16)
+    assert model.predict_labels(texts[:7]) == labels
+    # Later, with nothing but the folder of the run:
+    again = run("sst2", ("eval",), toy_glue, tmp_path / "run")
+    assert again["evaluation"] == results["evaluation"]
+
+
+@pytest.mark.slow
+def test_a_grid_with_restarts_takes_the_best_on_dev(toy_glue, toy_checkpoint, tmp_path):
+    arguments = {"learning_rates": [5e-3, 1e-6], "seeds": [1, 2], "epochs": 4}
+    results = run("sst2", ("train", "eval"), toy_glue, tmp_path / "run", toy_checkpoint, **arguments)
+    scores = {(trial["learning_rate"], trial["seed"]): trial["score"] for trial in results["trials"]}
+    assert len(scores) == 4
+    assert results["best"]["score"] == max(scores.values()) == results["evaluation"]["dev/accuracy"]
+    by_rate = {summary["learning_rate"]: summary for summary in results["by_learning_rate"]}
+    assert by_rate[5e-3]["mean"] == pytest.approx((scores[5e-3, 1] + scores[5e-3, 2]) / 2)
+    assert by_rate[5e-3]["maximum"] > by_rate[1e-6]["maximum"]
+    assert not list((tmp_path / "run").glob("trials/*/checkpoints"))
+
+
+@pytest.mark.slow
+def test_mnli_then_rte_and_ax(toy_glue, toy_checkpoint, tmp_path):
+    results = run("mnli", ("train", "eval", "predict"), toy_glue, tmp_path / "mnli", toy_checkpoint)
+    assert set(results["evaluation"]) == {"dev_matched/accuracy", "dev_mismatched/accuracy"}
+    assert results["score"] == "dev_matched/accuracy"
+    assert {file.name for file in (tmp_path / "mnli" / "predictions").iterdir()} == {"MNLI-m.tsv", "MNLI-mm.tsv"}
+
+    run("ax", ("predict",), toy_glue, tmp_path / "ax", tmp_path / "mnli")
+    ax = (tmp_path / "ax" / "predictions" / "AX.tsv").read_text()
+    assert ax == (tmp_path / "mnli" / "predictions" / "MNLI-m.tsv").read_text()  # the toy files are the same
+
+    run("rte", ("train",), toy_glue, tmp_path / "rte", tmp_path / "mnli", epochs=0.1, learning_rates=[1e-12])
+    encoders = [BertEncoder.from_checkpoint(tmp_path / task / "model").weights[0].numpy() for task in ("mnli", "rte")]
+    np.testing.assert_allclose(*encoders, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_regression(toy_glue, toy_checkpoint, tmp_path):
+    results = run("stsb", ("train", "eval", "predict"), toy_glue, tmp_path / "run", toy_checkpoint, epochs=4)
+    assert set(results["evaluation"]) == {"dev/pearson_correlation", "dev/spearman_correlation"}
+    rows = (tmp_path / "run" / "predictions" / "STS-B.tsv").read_text().splitlines()[1:]
+    assert all(0 <= float(row.split("\t")[1]) <= 5 for row in rows)
+
+
+def test_what_is_missing_is_said_before_anything_is_written(toy_glue, toy_checkpoint, tmp_path):
+    for arguments, error, message in (
+        (("wnli", ("train",), toy_glue, tmp_path / "run", toy_checkpoint), FileNotFoundError, "no file of the train"),
+        (("ax", ("train",), toy_glue, tmp_path / "run", toy_checkpoint), ValueError, "ax has no examples to train on"),
+        (
+            ("sst2", ("train",), toy_glue, tmp_path / "run", "bert_huge"),
+            FileNotFoundError,
+            "there is no bert_huge; give",
+        ),
+        (("sst2", ("train",), toy_glue, tmp_path / "run"), ValueError, "give --init_checkpoint"),
+        (("sst2", ("eval",), toy_glue, tmp_path / "run"), FileNotFoundError, "no trained model in"),
+        (
+            ("sst2", ("eval",), toy_glue, tmp_path / "run", toy_checkpoint),
+            ValueError,
+            "no trained classification layer",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            run(*arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mode_without_data():
+    task = Classification("toy", ["a", "b"], "single_label_classification", False, None, "accuracy")
+    with pytest.raises(ValueError, match="--mode has 'predict', but toy has no examples to predict"):
+        task.check(("predict",))
+
+
+def program(*arguments):
+    return subprocess.run([sys.executable, "-m", "tasks.glue", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_help_answers_at_once_and_names_every_flag():
+    started = time.perf_counter()
+    answer = program("--help")
+    assert time.perf_counter() - started < 5  # a tenth of a second on a quiet machine; importing TensorFlow takes more
+    for flag in ("--task", "--init_checkpoint", "--learning_rates", "--freeze", "--max_seq_length"):
+        assert flag in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--task=sst3", "cola|sst2|mrpc"),
+        ("--mode=train,test", "allowed are train,eval,predict,export"),
+        ("--freeze=half", "allowed are none, embeddings, encoder, or a positive number"),
+        ("--learning_rates=5e-5,x", "must be positive numbers"),
+        ("--batch_size=0", "0 is not a positive integer"),
+    ],
+)
+def test_a_refused_flag_says_what_is_allowed(flag, said):
+    answer = program("--task=sst2", "--run_dir=run", flag)
+    assert answer.returncode == 1
+    assert said in answer.stderr
