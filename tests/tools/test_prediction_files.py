@@ -1,0 +1,99 @@
+"""Every format is read and written; bad rows are named; what is written is complete."""
+
+import csv
+import gzip
+import json
+
+import pytest
+
+from keras_bert.data.bad_rows import BadRowError, BadRows
+from tools.predict import _INPUT_FORMATS, format_of
+from tools.prediction_files import count_lines, open_table, read_rows
+
+
+def read_tsv(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "txt", "tsv.gz", "jsonl.gz"])
+def test_every_format_is_read(tmp_path, suffix):
+    texts = ["good film", 'the "plot"', "", "naïve\u2028ly"]
+    content = {
+        "tsv": "id\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)),
+        "csv": "id,text\n" + "".join(f'{i},"{text.replace(chr(34), chr(34) * 2)}"\n' for i, text in enumerate(texts)),
+        "jsonl": "".join(json.dumps({"id": str(i), "text": text}) + "\n" for i, text in enumerate(texts)),
+        "txt": "\n".join(texts),
+    }[suffix.removesuffix(".gz")].encode()
+    path = tmp_path / f"in.{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+    name_says = format_of(str(path), None, _INPUT_FORMATS, "--format")
+    kept = [] if name_says == "txt" else ["id"]
+    rows = list(read_rows(path, name_says, ["text"], kept, BadRows()))
+    assert [row.texts for row in rows] == [(text,) for text in texts]
+    assert [row.kept for row in rows] == [(str(i),) if kept else () for i in range(len(texts))]
+    first = 1 if name_says in ("jsonl", "txt") else 2
+    assert [row.line for row in rows] == list(range(first, first + len(texts)))
+    assert count_lines(path) == rows[-1].line
+
+
+@pytest.mark.parametrize(
+    "name, content, reason",
+    [
+        ("in.tsv", b"id\ttext\n1\tgood\nx\n3\tbad\n", "line 3: has 1 column instead of 2"),
+        ("in.csv", b"id,text\n1,good\n2,a,b\n3,bad\n", "line 3: has 3 columns instead of 2"),
+        ("in.jsonl", b'\n{"text": "good"}\n{"text": 7}\n{"text": "bad"}\n', "line 3: 'text' must be a string, got 7"),
+        ("in.jsonl", b'\n{"text": "good"}\n{"txt": ""}\n{"text": "bad"}\n', "line 3: has no 'text'; its keys are"),
+        ("in.jsonl", b'\n{"text": "good"}\n{"text": "\\ud800"}\n{"text": "bad"}\n', "line 3: .* surrogate"),
+        ("in.txt", b"\ngood\n\xff\nbad\n", "line 3: is not UTF-8"),
+    ],
+)
+def test_bad_rows_are_errors_or_skipped(tmp_path, name, content, reason):
+    path, file_format = tmp_path / name, name.removeprefix("in.")
+    path.write_bytes(content)
+    with pytest.raises(BadRowError, match=f"{name}, {reason}"):
+        list(read_rows(path, file_format, ["text"], [], BadRows()))
+    bad_rows = BadRows(skip=True)
+    rows = [row for row in read_rows(path, file_format, ["text"], [], bad_rows) if row.texts != ("",)]
+    assert [(row.line, *row.texts) for row in rows] == [(2, "good"), (4, "bad")]
+    assert bad_rows.count == 1
+
+
+@pytest.mark.parametrize(
+    "name, content", [("in.tsv", "text\n"), ("in.csv", "text\n"), ("in.jsonl", "\n"), ("in.txt", "")]
+)
+def test_a_file_without_rows_is_an_error(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} has no rows"):
+        list(read_rows(tmp_path / name, name.removeprefix("in."), ["text"], [], BadRows()))
+
+
+def test_a_file_without_good_rows_is_an_error(tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"\xff\n\xff\n")
+    with pytest.raises(ValueError, match=r"no row of .*in\.txt can be used; 2 were skipped"):
+        list(read_rows(tmp_path / "in.txt", "txt", ["text"], [], BadRows(skip=True)))
+
+
+def test_every_format_is_written(tmp_path):
+    columns, rows = ["line", "text", "labels", "value"], [[2, 'a "b", c', ["x", "y"], 0.5], [3, "ü", [], 1e-30]]
+    for file_format in ("tsv", "csv", "jsonl", "tsv.gz"):
+        with open_table(tmp_path / f"out.{file_format}", file_format.removesuffix(".gz"), columns) as write:
+            for row in rows:
+                write(row)
+    fields = [columns, ["2", 'a "b", c', "x,y", "0.5"], ["3", "ü", "", "1e-30"]]
+    assert read_tsv(tmp_path / "out.tsv") == fields
+    assert gzip.decompress((tmp_path / "out.tsv.gz").read_bytes()) == (tmp_path / "out.tsv").read_bytes()
+    with open(tmp_path / "out.csv", newline="") as file:
+        assert list(csv.reader(file)) == fields
+    with open(tmp_path / "out.jsonl") as file:
+        assert [json.loads(line) for line in file] == [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def test_tsv_refuses_what_it_cannot_hold(tmp_path):
+    with (
+        pytest.raises(ValueError, match=r"column 'text'; write a \.csv"),
+        open_table(tmp_path / "out.tsv", "tsv", ["text"]) as write,
+    ):
+        write(["two\nlines"])
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="more than one column of the name 'line'"):
+        open_table(tmp_path / "out.tsv", "tsv", ["line", "line"]).__enter__()

@@ -1,0 +1,190 @@
+"""The files of `tools.predict`: rows of texts read one at a time, and rows of predictions written as they come."""
+
+import contextlib
+import csv
+import gzip
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_bert.data.bad_rows import quotation
+from keras_bert.data.delimited import read_columns
+from keras_bert.data.json_lines import read_objects
+from keras_bert.data.text_lines import decode_line, is_encodable, numbered_lines
+
+_COUNTED_AT_ONCE = 2**20  # bytes
+
+
+class Row(NamedTuple):
+    """A row of an input file.
+
+    Attributes:
+        line: int. The line on which it begins, from 1.
+        texts: tuple of str, one for each input of the model.
+        kept: tuple of what stands in the columns that are copied to the output.
+    """
+
+    line: int
+    texts: tuple
+    kept: tuple
+
+
+def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
+    """The rows of a file of texts; only one row is in memory at a time.
+
+    Args:
+        path: str or Path; decompressed if its name ends in `.gz`.
+        file_format: str, "tsv", "csv", "jsonl", or "txt": a text on every line, where an empty line is an empty text.
+        text_columns: list of str. The columns of the texts; not used for "txt", where the line is the only text.
+        kept_columns: list of str. Columns that are copied to the output.
+        bad_rows: a `BadRows`, told of rows that cannot be used.
+
+    Returns:
+        Iterator of `Row`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file has no rows, or none that can be used, or lacks a column.
+        BadRowError: on a bad row, unless `bad_rows` skips it.
+    """
+    any_row = False
+    for line, values in _numbered_values(path, file_format, [*text_columns, *kept_columns], bad_rows):
+        texts = tuple(values[: len(text_columns)])
+        reason = _why_unusable(text_columns, texts)
+        if reason is None:
+            any_row = True
+            yield Row(line, texts, tuple(values[len(text_columns) :]))
+        else:
+            bad_rows.report(path, line, reason)
+    if not any_row:
+        raise ValueError(f"no row of {path} can be used; {bad_rows.count} were skipped, the log has the first ones")
+
+
+def _numbered_values(path, file_format, columns, bad_rows):
+    if file_format == "txt":
+        return _read_lines(path, bad_rows)
+    if file_format == "jsonl":
+        return _read_keys(path, columns, bad_rows)
+    return read_columns(path, columns, file_format, bad_rows)
+
+
+def _read_lines(path, bad_rows):
+    line = 0
+    for line, raw in numbered_lines(path):
+        try:
+            yield line, [decode_line(raw)]
+        except ValueError as error:
+            bad_rows.report(path, line, str(error))
+    if not line:
+        raise ValueError(f"{path} has no rows")
+
+
+def _read_keys(path, columns, bad_rows):
+    for line, row in read_objects(path, bad_rows):
+        missing = [column for column in columns if column not in row]
+        if missing:
+            bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")
+        else:
+            yield line, [row[column] for column in columns]
+
+
+def _why_unusable(columns, texts):
+    for column, text in zip(columns, texts, strict=True):
+        if not isinstance(text, str):
+            return f"{column!r} must be a string, got {quotation(text)}"
+        if not text.isascii() and not is_encodable(text):
+            return f"{column!r} holds half of a surrogate pair, which UTF-8 cannot encode: {quotation(text)}"
+    return None
+
+
+def count_lines(path):
+    """The lines of a file, so that a progress bar knows where the end is.
+
+    Args:
+        path: str or Path; decompressed if its name ends in `.gz`.
+
+    Returns:
+        int, or None for what can be read only once, such as a pipe.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return None
+    lines, block = 0, b"\n"
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        while following := file.read(_COUNTED_AT_ONCE):
+            lines, block = lines + following.count(b"\n"), following
+    return lines + (not block.endswith(b"\n"))
+
+
+@contextlib.contextmanager
+def open_table(path, file_format, columns):
+    """Opens a table for writing, which gets its name when it is complete, and is removed after an error.
+
+    Args:
+        path: str or Path, compressed if its name ends in `.gz`; "-" is standard output, which cannot be taken back.
+        file_format: str. "jsonl", an object on every line; "csv"; or "tsv", which has no quoting, lists of names being
+            joined by commas in these two.
+        columns: list of str. The names of the columns.
+
+    Yields:
+        A function that writes one row, given a list of values: str, numbers, None, or lists of str.
+
+    Raises:
+        ValueError: if two columns bear one name; from the function, if a value holds what TSV cannot write.
+    """
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if repeated:
+        raise ValueError(f"the output would have more than one column of the name {repeated[0]!r}: {columns}")
+    with _complete_or_not_at_all(path) as file:
+        if file_format == "jsonl":
+            yield lambda values: file.write(
+                json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n"
+            )
+            return
+        write = csv.writer(file, lineterminator="\n").writerow if file_format == "csv" else _tsv_writer(file, columns)
+        write(columns)
+        yield lambda values: write([_as_field(value) for value in values])
+
+
+def _tsv_writer(file, columns):
+    def write(fields):
+        fields = [str(field) for field in fields]
+        for column, field in zip(columns, fields, strict=True):
+            if "\t" in field or "\n" in field or "\r" in field:
+                raise ValueError(
+                    f"a TSV file cannot hold tabs and line ends, and there is one in {quotation(field)}, column "
+                    f"{column!r}; write a .csv or .jsonl file instead, or do not keep that column"
+                )
+        file.write("\t".join(fields) + "\n")
+
+    return write
+
+
+def _as_field(value):
+    """A value for TSV and CSV."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return ",".join(value)
+    if isinstance(value, (list, dict, bool)) or value is None:
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+@contextlib.contextmanager
+def _complete_or_not_at_all(path):
+    if str(path) == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(unfinished, "wt", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
