@@ -3,12 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
 from keras_bert.data.glue import GLUE_TASKS, read_glue
 from keras_bert.data.tensorflow_datasets_reader import read_glue_tfds, read_tfds
-
-tfds = pytest.importorskip("tensorflow_datasets")
-pytest.importorskip("importlib_resources")
 
 TEXTS = ["one", "naïve \u2028 😀", "", "tab\tand\nline", '"quoted"']
 
