@@ -1,130 +1,191 @@
 """Measures keras_bert beside what people use otherwise, in turn and in one run, and prints medians and ratios.
 
-    pip install '.[benchmark]'
-    python -m tools.benchmark --suite=tokenizer --vocabulary=vocab.txt --text=novels/*.txt
+    python -m tools.benchmark --suite=encoder --precision=mixed_bfloat16 --peer="theirs=python their_benchmark.py"
 
 Suites:
-    tokenizer: ids of lines of text, without offsets, by `BertTokenizer` and by Hugging Face tokenizers, on all cores.
+    encoder: the forward pass and a whole training step at a fixed shape, beside the machine's own matrix products.
+    sst2: fine-tuning on SST-2 from its files on, classification of dev, and by the exported SavedModel.
+    tokenizer: ids of lines of text, by `BertTokenizer` and by Hugging Face tokenizers (pip install '.[benchmark]').
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
+
+A peer is any program that prints a line such as `fwd 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`; what
+has the same name and unit as one of ours is compared. Every program, ours too, is a fresh process in every turn.
 """
 
-import glob
-import statistics
-import time
+import json
+import os
+import sys
+from pathlib import Path
 
 from absl import app, flags
 
+from tools.benchmarks import encoder, optimizer, sst2, tokenizer
+from tools.benchmarks.figures import comparison_table, format_figures
+from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
-def measure(programs, turns):
-    """Seconds of every program in every turn.
-
-    Args:
-        programs: dict of name to function without arguments.
-        turns: int.
-
-    Returns:
-        dict of name to list of seconds.
-    """
-    seconds = {name: [] for name in programs}
-    for turn in range(turns + 1):
-        for name, program in programs.items():
-            started = time.perf_counter()
-            program()
-            if turn:
-                seconds[name].append(time.perf_counter() - started)
-    return seconds
-
-
-def print_table(seconds, ours):
-    """Prints medians, and how many times faster ours is, turn by turn."""
-    print(f"{'':<44}{'median s':>10}{'ratio to ours: median':>24}{'lowest':>9}{'highest':>9}")
-    for name, values in seconds.items():
-        ratios = [value / own for value, own in zip(values, seconds[ours], strict=True)]
-        median, lowest, highest = statistics.median(ratios), min(ratios), max(ratios)
-        print(f"{name:<44}{statistics.median(values):>10.3f}{median:>24.2f}{lowest:>9.2f}{highest:>9.2f}")
-
-
-def tokenizer_programs(vocabulary, files, most_lines, batch_size):
-    """`BertTokenizer` in tf.data, and both batch encoders of Hugging Face tokenizers, over the same lines."""
-    import tensorflow as tf
-    import tokenizers
-
-    import keras_bert
-
-    lines = []
-    for file in files:
-        with open(file, encoding="utf-8-sig") as text:
-            lines += [line.strip() for line in text if line.strip()]
-    lines = lines[:most_lines]
-    ours = keras_bert.BertTokenizer(vocabulary, lower_case=True)
-    batches = tf.data.Dataset.from_tensor_slices(lines).batch(batch_size).cache()
-    ids = batches.map(lambda batch: ours.tokenize(batch).values, num_parallel_calls=tf.data.AUTOTUNE)
-    theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece.from_file(vocabulary, unk_token="[UNK]"))
-    theirs.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    count = sum(int(tf.size(batch)) for batch in ids)
-    print(f"{len(lines)} lines, {count} tokens")
-
-    def hugging_face(encode):
-        for start in range(0, len(lines), batch_size):
-            encode(lines[start : start + batch_size], add_special_tokens=False)
-
-    return {
-        "keras_bert": lambda: [None for _ in ids],
-        "Hugging Face encode_batch": lambda: hugging_face(theirs.encode_batch),
-        "Hugging Face encode_batch_fast": lambda: hugging_face(theirs.encode_batch_fast),
-    }
-
-
-def optimizer_programs():
-    """One step of `BertAdamW`, and of Keras' AdamW with and without clipping by global norm."""
-    import keras
-    import tensorflow as tf
-
-    import keras_bert
-
-    encoder = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12}
-    programs = {}
-    for name, optimizer in {
-        "keras_bert": keras_bert.BertAdamW(5e-5),
-        "Keras AdamW, clipped by global norm": keras.optimizers.AdamW(5e-5, global_clipnorm=1.0),
-        "Keras AdamW, not clipped": keras.optimizers.AdamW(5e-5),
-    }.items():
-        variables = keras_bert.BertEncoder(**encoder, seed=1).trainable_variables
-        gradients = [tf.random.stateless_normal(variable.shape, [1, i]) for i, variable in enumerate(variables)]
-        optimizer.build(variables)
-        programs[name] = _step(optimizer, gradients, variables)
-    return programs
-
-
-def _step(optimizer, gradients, variables):
-    import tensorflow as tf
-
-    return tf.function(lambda: optimizer.apply(gradients, variables))
+OURS = "keras_bert"
+# By suite: its programs, ours first, and the flags that they take.
+SUITES = {
+    "encoder": (
+        encoder.PROGRAMS,
+        ("batch_size", "sequence_length", "precision", "repeats", *encoder.MINILM),
+    ),
+    "sst2": (
+        sst2.PROGRAMS,
+        ("data_dir", "init_checkpoint", "examples", "epochs", "batch_size", "precision", "seed"),
+    ),
+    "tokenizer": (tokenizer.PROGRAMS, ("vocabulary", "text", "lines", "batch_size", "repeats")),
+    "optimizer": (optimizer.PROGRAMS, ("repeats",)),
+}
+BATCH_SIZES = {"encoder": 16, "sst2": 32, "tokenizer": 512}
 
 
 def define_flags():
     """Defines the flags; not on import, so that one process can import several programs."""
-    flags.DEFINE_enum("suite", None, ["tokenizer", "optimizer"], "What to measure.", required=True)
-    flags.DEFINE_integer("turns", 7, "How often each is measured, in turn, after one turn that does not count.")
-    flags.DEFINE_multi_string("text", [], "Files of text for the tokenizer suite; patterns are expanded.")
-    flags.DEFINE_string("vocabulary", None, "A lower-case vocab.txt for the tokenizer suite.")
-    flags.DEFINE_integer("lines", 51_200, "Most lines of text to tokenize.", lower_bound=1)
-    flags.DEFINE_integer("batch_size", 512, "Lines in a batch.", lower_bound=1)
+    flags.DEFINE_enum("suite", None, list(SUITES), "What to measure.", required=True)
+    flags.DEFINE_integer("turns", 3, "How often each program is run.", lower_bound=1)
+    flags.DEFINE_multi_string("peer", [], "NAME=COMMAND of a program to compare with; repeat it for several.")
+    flags.DEFINE_float("peer_timeout", 3600.0, "Seconds that a peer may take in one turn.", lower_bound=0.001)
+    flags.DEFINE_string("output", None, "JSON file for the figures of every turn; must not exist.")
+    flags.DEFINE_string("once", None, "Only measure this one of the suite's programs, in this process, once.")
+    flags.DEFINE_integer("repeats", 5, "Calls whose median counts, within a turn. Not for sst2.", lower_bound=1)
+    defaults = ", ".join(f"{suite} {number}" for suite, number in BATCH_SIZES.items())
+    flags.DEFINE_integer("batch_size", None, f"Rows in a batch; default: {defaults}.", lower_bound=1)
+    precisions = ["float32", "mixed_bfloat16"]
+    flags.DEFINE_enum("precision", "float32", precisions, "encoder, sst2: bfloat16 needs a processor that has it.")
+    flags.DEFINE_integer("sequence_length", 128, "encoder: tokens in a row.", lower_bound=1)
+    for name, value in encoder.MINILM.items():
+        flags.DEFINE_integer(name, value, f"encoder: {name}; the default is MiniLM's.", lower_bound=1)
+    flags.DEFINE_string("data_dir", None, "sst2: folder of train.tsv and dev.tsv.")
+    flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "sst2: a checkpoint, or the name of a preset.")
+    flags.DEFINE_integer("examples", 4000, "sst2: examples to train on; 0 is all.", lower_bound=0)
+    flags.DEFINE_integer("epochs", 1, "sst2: passes over them.", lower_bound=1)
+    flags.DEFINE_integer("seed", 1, "sst2: of the choice and order of the examples, the new layer, and dropout.", 0)
+    flags.DEFINE_string("vocabulary", None, "tokenizer: a lower-case vocab.txt.")
+    flags.DEFINE_multi_string("text", [], "tokenizer: files of text; patterns are expanded.")
+    flags.DEFINE_integer("lines", 51_200, "tokenizer: most lines of text.", lower_bound=1)
+
+
+def suite_arguments(values):
+    """The flags of a suite as keyword arguments of its programs.
+
+    Args:
+        values: the parsed flags.
+
+    Returns:
+        dict.
+
+    Raises:
+        absl.app.UsageError: if a flag is given that another suite takes, or a file is missing.
+    """
+    suite = values.suite
+    names = SUITES[suite][1]
+    of_suites = {name for _, flag_names in SUITES.values() for name in flag_names}
+    if strangers := sorted(name for name in of_suites - set(names) if values[name].present):
+        raise app.UsageError(
+            f"the suite {suite} has no use for --{', --'.join(strangers)}; its flags are --{', --'.join(names)}"
+        )
+    arguments = {name: values[name].value for name in names}
+    if "batch_size" in arguments:
+        arguments["batch_size"] = arguments["batch_size"] or BATCH_SIZES[suite]
+    if suite == "sst2":
+        missing = [name for name in ("train.tsv", "dev.tsv") if not (Path(values.data_dir or "") / name).is_file()]
+        if values.data_dir is None or missing:
+            raise app.UsageError(
+                f"the suite sst2 needs --data_dir, a folder with train.tsv and dev.tsv; got {values.data_dir}, "
+                f"where there is no {' and no '.join(missing)}"
+            )
+    if suite == "tokenizer" and not (values.vocabulary and tokenizer.find_texts(values.text)):
+        raise app.UsageError("the suite tokenizer needs --vocabulary and --text, which must match a file")
+    if suite == "tokenizer" and not Path(values.vocabulary).is_file():
+        raise app.UsageError(f"--vocabulary: there is no file {values.vocabulary}")
+    return arguments
+
+
+def find_programs(suite, own_flags, peers):
+    """The programs of a suite and the peers, with their commands.
+
+    Args:
+        suite: str.
+        own_flags: list of str. The command line, which the suite's programs are given, too.
+        peers: list of str, `NAME=COMMAND`.
+
+    Returns:
+        dict of name to list of str, ours first.
+
+    Raises:
+        absl.app.UsageError: if a peer is malformed, or a name occurs twice.
+    """
+    programs = {
+        name: [sys.executable, "-m", "tools.benchmark", *own_flags, f"--once={name}"] for name in SUITES[suite][0]
+    }
+    for peer in peers:
+        try:
+            name, command = parse_peer(peer)
+        except ValueError as error:
+            raise app.UsageError(str(error)) from None
+        if name in programs:
+            raise app.UsageError(f"--peer={peer}: there are two programs of the name {name}; give it another")
+        programs[name] = command
+    return programs
+
+
+def compare(programs, turns, peer_timeout, output, description):
+    """Runs the programs in turn, prints the table, and writes the figures.
+
+    Args:
+        programs: dict of name to command.
+        turns: int.
+        peer_timeout: float, seconds.
+        output: Path or None. The file is written anew after every turn.
+        description: dict fit for JSON: what was measured.
+
+    Raises:
+        SystemExit: if a program fails; the turns before are printed all the same.
+    """
+    finished, problem = [], None
+    try:
+        for turn in run_turns(programs, turns, OURS, peer_timeout, report=lambda line: print(line, flush=True)):
+            finished.append(turn)
+            if output:
+                write_figures(output, description, finished)
+    except ProgramError as error:
+        problem = str(error)
+    if finished:
+        print(f"\n{comparison_table(finished, OURS)}\n{len(finished)} turns; {os.cpu_count()} cores", flush=True)
+    if problem:
+        sys.exit(problem)
+
+
+def write_figures(path, description, turns):
+    """Writes all figures as JSON, whole or not at all."""
+    named = [
+        {name: {" ".join(figure).strip(): value for figure, value in figures.items()} for name, figures in turn.items()}
+        for turn in turns
+    ]
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps({**description, "turns": named}, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
 
 
 def main(argv):
-    """Builds the programs of the suite, measures them in turn, and prints the table."""
+    """Measures one program of the suite in this process, or has all of them measured in turn."""
     if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; repeat --text for several files")
-    if flags.FLAGS.suite == "optimizer":
-        programs = optimizer_programs()
-    else:
-        files = sorted(file for pattern in flags.FLAGS.text for file in glob.glob(pattern))
-        if not files or not flags.FLAGS.vocabulary:
-            raise app.UsageError("the tokenizer suite needs --vocabulary and --text, which must match a file")
-        programs = tokenizer_programs(flags.FLAGS.vocabulary, files, flags.FLAGS.lines, flags.FLAGS.batch_size)
-    print_table(measure(programs, flags.FLAGS.turns), ours="keras_bert")
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}; repeat --text or --peer for several")
+    values = flags.FLAGS
+    arguments = suite_arguments(values)
+    own = SUITES[values.suite][0]
+    if values.once is not None:
+        if values.once not in own:
+            raise app.UsageError(f"--once={values.once}: the programs of the suite {values.suite} are {list(own)}")
+        print(format_figures(values.once, *own[values.once](**arguments)))
+        return
+    output = None if values.output is None else Path(values.output)
+    if output and (output.exists() or not output.parent.is_dir()):
+        raise app.UsageError(f"--output={output} must be a new file in a folder that exists")
+    programs = find_programs(values.suite, sys.argv[1:], values.peer)
+    description = {"suite": values.suite, "arguments": arguments, "programs": programs, "cores": os.cpu_count()}
+    compare(programs, values.turns, values.peer_timeout, output, description)
 
 
 if __name__ == "__main__":

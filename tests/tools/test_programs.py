@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toys import VOCABULARY, toy_classifier
-from tools import benchmark
+from tests.toys import toy_classifier
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,26 +37,3 @@ def test_ask_answers(tmp_path):
     lines = answer.stdout.splitlines()[-2:]
     assert [line.split()[-1] for line in lines] == ["good", "bad"]
     assert all(line.split()[0] in ("negative", "positive") for line in lines)
-
-
-def test_benchmark_measures_in_turn(capsys):
-    calls = []
-    seconds = benchmark.measure({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, turns=3)
-    assert calls == ["a", "b"] * 4
-    assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3}
-    benchmark.print_table({"a": [1.0, 1.0, 1.0], "b": [2.0, 6.0, 4.0]}, ours="a")
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["b", "4.000", "4.00", "2.00", "6.00"]
-
-
-def test_benchmark_needs_text():
-    assert "needs --vocabulary and --text" in run("tools.benchmark", "--suite=tokenizer").stderr
-
-
-def test_tokenizer_programs_agree_on_what_they_read(tmp_path, capsys):
-    pytest.importorskip("tokenizers")
-    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
-    (tmp_path / "text.txt").write_text("good film\n\nbad plot .\n")
-    programs = benchmark.tokenizer_programs(str(tmp_path / "vocab.txt"), [tmp_path / "text.txt"], 10, 2)
-    assert "2 lines, 5 tokens" in capsys.readouterr().out
-    for program in programs.values():
-        program()
