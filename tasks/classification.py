@@ -20,17 +20,19 @@ class Classification:
         labels: list of str, or None for regression.
         problem_type: str, as for `BertClassifier`.
         is_pair: bool. Whether an example has two texts.
-        metrics: function of labels and predictions that gives a dict of name to float. Both are ints [examples] for
-            single labels, 0/1 rows [examples, labels] for several, floats [examples] for regression.
+        metrics: function of true values, predictions and the number of labels that gives a dict of name to float. The
+            values are ints [examples] for single labels, 0/1 rows [examples, labels] for several, floats [examples]
+            for regression.
         score: str. The metric that says which model is best, of which more is better.
         train: examples to train on (an `ExampleStream`, or any iterable that can be read again), or None.
         evaluation: dict of split to labelled examples. The first decides which model is best.
         prediction: dict of split to examples to predict.
-        write: function of folder, split, list of examples' `index`, predictions (label names, lists of them, or
-            floats), probabilities [examples, labels] (None for regression) and label names, that writes them and gives
-            the file; None if nothing is to be predicted.
+        write: function of folder, split, list of examples' `index` or `line`, predictions (label names, lists of them,
+            or floats), probabilities [examples, labels] (None for regression) and label names, that writes them and
+            gives the file; None if nothing is to be predicted.
         bad_rows: a `BadRows` that the readers report to, or None.
-        columns: dict fit for JSON: further parts of the run's configuration.
+        form: dict fit for JSON: further parts of the run's configuration.
+        models_of: tuple of str. Names of other tasks whose trained models this task takes as its own.
     """
 
     def __init__(
@@ -46,7 +48,8 @@ class Classification:
         prediction=None,
         write=None,
         bad_rows=None,
-        columns=None,
+        form=None,
+        models_of=(),
     ):
         self.name = name
         self.labels = labels
@@ -58,7 +61,8 @@ class Classification:
         self._prediction = prediction or {}
         self._write = write
         self._bad_rows = bad_rows
-        self._columns = columns or {}
+        self._form = form or {}
+        self._models_of = (name, *models_of)
         self._tokenized = {}
         first = next(iter(self._evaluation), None)
         self.score = None if first is None else f"{first}/{score}"
@@ -81,15 +85,45 @@ class Classification:
             if mode in modes and not data:
                 raise ValueError(f"--mode has {mode!r}, but {self.name} has no {what}")
 
-    def configuration(self):
-        """What identifies the task in a run's configuration: dict."""
+    def check_configuration(self, configuration):
+        """Refuses the model of a run for another task.
+
+        Args:
+            configuration: dict, of the run.
+
+        Raises:
+            ValueError: if the run was for another task.
+        """
+        if configuration.get("task") not in self._models_of:
+            raise ValueError(
+                f"the model is of a run for the task {configuration.get('task')!r}, and this is {self.name!r}; "
+                "give the folder of a run for this task"
+            )
+
+    def configuration(self, model):
+        """What identifies the task and its data in a run's configuration.
+
+        Reads all data that training and evaluation need, so that what is wrong with them is known beforehand.
+
+        Args:
+            model: a model as `make_model` gives.
+
+        Returns:
+            dict fit for JSON.
+        """
+        data = {"train": self.training_examples(model)}
+        for split, examples in self._evaluation.items():
+            data[split] = self._tokenize(split, examples, model)
+            self._metrics(self._true_values(data[split]), self._true_values(data[split]), len(model.labels))
+        for examples in self._prediction.values():
+            for _ in examples:
+                pass
         return {
             "task": self.name,
             "labels": self.labels,
             "problem_type": self.problem_type,
-            "train": repr(self._train),
-            "evaluation": {split: repr(examples) for split, examples in self._evaluation.items()},
-            **self._columns,
+            "data": {split: f"{len(examples)} examples, {examples.fingerprint()}" for split, examples in data.items()},
+            **self._form,
         }
 
     def make_model(self, checkpoint, max_seq_length, precision, trained=False, **arguments):
@@ -133,21 +167,25 @@ class Classification:
         for split, examples in self._evaluation.items():
             tokenized = self._tokenize(split, examples, model)
             _, predictions = self._predict(model, tokenized, batch_size)
-            self._warn_of_one_class(model, split, tokenized.labels, predictions)
-            metrics = self._metrics(self._true_values(tokenized), predictions)
-            results |= {f"{split}/{name}": value for name, value in metrics.items()}
+            results |= self._split_metrics(model, split, tokenized, predictions)
         return results
+
+    def _split_metrics(self, model, split, tokenized, predictions):
+        self._warn_of_one_class(model, split, tokenized.labels, predictions)
+        metrics = self._metrics(self._true_values(tokenized), predictions, len(model.labels))
+        return {f"{split}/{name}": value for name, value in metrics.items()}
 
     def report(self, model, run_dir, batch_size):
         """All figures of the evaluation splits, by class where there are classes; draws their confusion matrices.
 
         Returns:
-            dict of split to report.
+            A pair: what `evaluate` gives, and a dict of split to report.
         """
-        reports = {}
+        metrics, reports = {}, {}
         for split, examples in self._evaluation.items():
             tokenized = self._tokenize(split, examples, model)
             _, predictions = self._predict(model, tokenized, batch_size)
+            metrics |= self._split_metrics(model, split, tokenized, predictions)
             truth = self._true_values(tokenized)
             if self.problem_type == REGRESSION:
                 reports[split] = regression_report(truth, predictions)
@@ -157,7 +195,7 @@ class Classification:
                 reports[split] = classification_report(truth, predictions, model.labels)
                 file = run_dir / f"confusion_matrix_{split}.png"
                 confusion_matrix_figure(file, reports[split]["confusion_matrix"], model.labels)
-        return reports
+        return metrics, reports
 
     def write_predictions(self, model, folder, batch_size):
         """Predicts all prediction splits.
@@ -232,5 +270,5 @@ class Classification:
 
 def _noting_indices(examples, indices):
     for number, example in enumerate(examples):
-        indices.append(example.get("index", number))
+        indices.append(example.get("index", example.get("line", number)))
         yield example

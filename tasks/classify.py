@@ -18,7 +18,16 @@ import tasks.flags
 
 PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 # What a run's configuration says of its task's form.
-OF_THE_TASK = ("text_columns", "label_column", "labels", "problem_type", "label_separator", "file_format")
+OF_THE_TASK = (
+    "text_columns",
+    "label_column",
+    "labels",
+    "problem_type",
+    "label_separator",
+    "file_format",
+    "dev_share",
+    "hold_out_seed",
+)
 
 
 def define_flags():
@@ -42,22 +51,22 @@ def define_flags():
     flags.register_validator("dev_share", lambda share: 0 < share < 1, "must lie between 0 and 1")
 
 
-def single_label_metrics(labels, predictions):
-    """Accuracy, macro F1 over the classes that occur, and Matthews correlation."""
+def single_label_metrics(labels, predictions, num_labels):
+    """Accuracy, macro F1 over all classes, and Matthews correlation."""
     from keras_bert.metrics.classification import accuracy, macro_f1, matthews_correlation
 
     return {
         "accuracy": accuracy(labels, predictions),
-        "macro_f1": macro_f1(labels, predictions, int(max(labels.max(), predictions.max())) + 1),
+        "macro_f1": macro_f1(labels, predictions, num_labels),
         "matthews_correlation": matthews_correlation(labels, predictions),
     }
 
 
-def multi_label_metrics(labels, predictions):
+def multi_label_metrics(labels, predictions, num_labels):
     """Micro and macro F1, and the share of examples with all labels right."""
     from keras_bert.metrics.classification import multi_label_report
 
-    report = multi_label_report(labels, predictions, [str(number) for number in range(labels.shape[1])])
+    report = multi_label_report(labels, predictions, [str(number) for number in range(num_labels)])
     return {
         "micro_f1": report["micro"]["f1"],
         "macro_f1": report["macro"]["f1"],
@@ -65,7 +74,7 @@ def multi_label_metrics(labels, predictions):
     }
 
 
-def regression_metrics(labels, predictions):
+def regression_metrics(labels, predictions, _):
     """Both correlations, and the mean squared error."""
     from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
 
@@ -96,7 +105,7 @@ def own_classification(
     problem_type,
     label_separator,
     file_format,
-    seed,
+    hold_out_seed,
     skip_bad_rows,
 ):
     """The task that the user's files describe.
@@ -110,7 +119,7 @@ def own_classification(
         labels: list of str, or None for those of the training file (without one: those of the model).
         problem_type: str.
         label_separator, file_format: as for `read_examples`.
-        seed: int, of the hold-out.
+        hold_out_seed: int.
         skip_bad_rows: bool.
 
     Returns:
@@ -137,8 +146,13 @@ def own_classification(
         labels = discover_labels(train)
         logging.info("%d labels: %s", len(labels), ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else ""))
     if train is not None and not evaluation:
-        train, evaluation["dev"] = hold_out(train, dev_share, seed)
+        train, evaluation["dev"] = hold_out(train, dev_share, hold_out_seed)
     files = [Path(file) for pattern in predict_file for file in find_files(pattern)]
+    if len({file.name for file in files}) < len(files):
+        raise ValueError(
+            f"two of the files to predict have the same name: {sorted(map(str, files))}; predictions/ has a file for "
+            "each name, so rename one"
+        )
     metrics, score = METRICS[problem_type]
     return Classification(
         name="classify",
@@ -152,22 +166,24 @@ def own_classification(
         prediction={file.name: read([file], label_column=None) for file in files} if "predict" in modes else {},
         write=functools.partial(write_own_predictions, label_separator),
         bad_rows=bad_rows,
-        columns={
+        form={
             "text_columns": list(text_columns),
             "label_column": label_column,
             "label_separator": label_separator,
             "file_format": file_format,
+            "dev_share": dev_share,
+            "hold_out_seed": hold_out_seed,
         },
     )
 
 
-def write_own_predictions(label_separator, folder, name, indices, predictions, probabilities, labels):
+def write_own_predictions(label_separator, folder, name, lines, predictions, probabilities, labels):
     """Writes the predictions for a file: TSV, or JSON Lines if a label could not be written in TSV; gives the Path."""
     from keras_bert.data.prediction_files import write_predictions
 
     is_plain = not any(character in label for label in labels for character in ("\t", "\n", "\r", label_separator))
     file = folder / f"{name}.{'tsv' if is_plain else 'jsonl'}"
-    rows = ({"index": index, "label": label} for index, label in zip(indices, predictions, strict=True))
+    rows = ({"line": line, "label": label} for line, label in zip(lines, predictions, strict=True))
     if probabilities is not None:
         rows = (
             {**row, "probabilities": dict(zip(labels, of_row, strict=True))}
@@ -179,8 +195,6 @@ def write_own_predictions(label_separator, folder, name, indices, predictions, p
 
 def task_arguments():
     """The flags' values as the keyword arguments of `own_classification`."""
-    from keras_bert.training.run_dir import find_configuration
-
     values = flags.FLAGS
     arguments = {
         "modes": tuple(values.mode),
@@ -194,13 +208,16 @@ def task_arguments():
         "problem_type": values.problem_type,
         "label_separator": values.label_separator,
         "file_format": values.file_format,
-        "seed": values.seed,
+        "hold_out_seed": values.seed,
         "skip_bad_rows": values.skip_bad_rows,
     }
     if "train" not in values.mode:
-        # What a trained model is used on has the form that it was trained on, unless the user says otherwise.
-        saved = find_configuration(values.run_dir) or {}
-        given = {name for name in values if values[name].present}
+        from tasks.fine_tuning import saved_configuration
+
+        # What a trained model is used on has the form that it was trained on, unless the user says otherwise. Rows that
+        # were held out stay those, or the model would be judged by rows that it was trained on.
+        saved = saved_configuration(values.run_dir, values.init_checkpoint)
+        given = {name for name in values if values[name].present} - {"dev_share"}
         given |= {"text_columns"} & {name + "s" for name in given}
         arguments |= {name: saved[name] for name in OF_THE_TASK if name in saved and name not in given}
     return arguments
@@ -212,8 +229,7 @@ def main(argv):
         raise app.UsageError(f"unexpected arguments: {argv[1:]}; repeat --train_file for several files")
     from tasks.fine_tuning import fine_tune
 
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.INFO)
+    tasks.flags.log_to_standard_error()
     with tasks.flags.errors_without_traceback("tasks.classify"):
         fine_tune(own_classification(**task_arguments()), **tasks.flags.fine_tuning_arguments())
 

@@ -1,8 +1,7 @@
 """Fine-tuning, whatever the task: trials, the best of them evaluated, used for predictions, and exported."""
 
+import functools
 import json
-import shutil
-import time
 from pathlib import Path
 
 from absl import logging
@@ -58,7 +57,7 @@ def fine_tune(
         **training: further arguments of `train`.
 
     Returns:
-        dict, what is in `results.json`.
+        dict: after training what is in `results.json`; `evaluation`, if the modes hold "eval".
 
     Raises:
         FileExistsError: if the folder belongs to another run.
@@ -71,8 +70,10 @@ def fine_tune(
     results = {}
     if "train" in modes:
         start = resolve_checkpoint(init_checkpoint)
+        make_model = functools.partial(task.make_model, start, freeze=freeze, dropout=dropout, **model_arguments)
         configuration = {
-            **task.configuration(),
+            # A first model and all data, so that what does not fit is known before the folder belongs to this run.
+            **check_training(task, make_model(seed=seeds[0]), learning_rates, **training),
             "init_checkpoint": str(start),
             **model_arguments,
             "freeze": freeze,
@@ -81,29 +82,75 @@ def fine_tune(
         }
 
         def train_trial(run, learning_rate, seed):
-            model = task.make_model(start, seed=seed, freeze=freeze, dropout=dropout, **model_arguments)
-            return train(task, model, run, learning_rate, seed, eval_batch_size, **training)
+            return train(task, make_model(seed=seed), run, learning_rate, seed, eval_batch_size, **training)
 
-        trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial)
-        best = best_trial(trials)
-        results = {
-            "task": task.name,
-            "score": task.score,
-            "best": best,
-            "by_learning_rate": summarize_trials(trials),
-            "trials": trials,
-            "configuration": configuration,
-        }
+        results = summarize(task, configuration, run_trials(run_dir, configuration, learning_rates, seeds, train_trial))
         write_json(run_dir / _RESULTS_NAME, results)
-        _remove_checkpoints(run_dir, trials)
-        folder = trial_folder(run_dir, best) / MODEL_FOLDER
+        folder = _best_model(run_dir)
     else:
-        folder, saved = find_model(run_dir, init_checkpoint)
+        folder, saved = find_model(task, run_dir, init_checkpoint)
         model_arguments |= {name: saved[name] for name in _OF_THE_MODEL if name in saved and name not in given}
     if {"eval", "predict", "export"} & set(modes):
         model = task.make_model(folder, trained=True, **model_arguments)
-        results |= use_model(task, model, modes, run_dir, eval_batch_size, export_dtype)
+        results |= use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype)
     return results
+
+
+def summarize(task, configuration, trials):
+    """What a run came to: dict fit for JSON, with the best trial, all trials, and their spread by learning rate."""
+    return {
+        "task": task.name,
+        "score": task.score,
+        "best": best_trial(trials),
+        "by_learning_rate": summarize_trials(trials),
+        "trials": trials,
+        "configuration": configuration,
+    }
+
+
+def check_training(task, model, learning_rates, **training):
+    """Refuses data, rates and sizes that training would stumble over later.
+
+    Args:
+        task, model: the task and a model of it.
+        learning_rates: list of float.
+        **training: as for `train`.
+
+    Returns:
+        dict, the task's part of the run's configuration.
+
+    Raises:
+        ValueError: if something does not fit.
+    """
+    configuration = task.configuration(model)
+    for rate in learning_rates:
+        make_plan(task.training_examples(model), rate, seed=0, **training)
+    return configuration
+
+
+def make_plan(
+    examples, learning_rate, seed, epochs, batch_size, token_budget, bucket_step, schedule, warmup_proportion, **_
+):
+    """The batches of a training, and the learning rate over its updates.
+
+    Differs from BERT: the original makes `int(examples / batch_size * epochs)` updates on full batches; here the last
+    batch of an epoch may be smaller, and an epoch has every example.
+
+    Args:
+        examples: `TokenizedExamples`.
+        learning_rate: float. The peak.
+        seed: int. Of the order of the data.
+        epochs: float.
+        batch_size, token_budget, bucket_step: as for `BatchPlan`.
+        schedule: str. The decay of `WarmupSchedule`.
+        warmup_proportion: float.
+
+    Returns:
+        A pair: `BatchPlan` and `WarmupSchedule`.
+    """
+    plan = BatchPlan(examples.lengths, batch_size, token_budget, bucket_step, seed)
+    steps = max(int(plan.batches_per_epoch * epochs), 1)
+    return plan, WarmupSchedule(learning_rate, steps, warmup_proportion=warmup_proportion, decay=schedule)
 
 
 def train(
@@ -113,12 +160,6 @@ def train(
     learning_rate,
     seed,
     eval_batch_size,
-    epochs,
-    batch_size,
-    token_budget,
-    bucket_step,
-    schedule,
-    warmup_proportion,
     weight_decay,
     clip_norm,
     bias_correction,
@@ -128,6 +169,7 @@ def train(
     log_every,
     steps_per_call,
     progress,
+    **plan_arguments,
 ):
     """Trains a model once, and writes its best weights to the folder of the run.
 
@@ -137,42 +179,22 @@ def train(
         learning_rate: float. The peak.
         seed: int. Of the order of the data.
         eval_batch_size: int.
-        epochs: float.
-        batch_size, token_budget, bucket_step: as for `BatchPlan`.
-        schedule: str. The decay of `WarmupSchedule`.
-        warmup_proportion: float.
         weight_decay, clip_norm, bias_correction: as for `BertAdamW`.
         evaluate_every: int or None, updates; None is once an epoch.
         micro_batches, checkpoint_every, log_every, steps_per_call, progress: as for `Trainer`.
+        **plan_arguments: further ones of `make_plan`.
 
     Returns:
         dict: `score` (on dev), `metrics`, `best_step`, `steps`, `seconds`, `examples_per_second`.
     """
-    started = time.perf_counter()
     examples = task.training_examples(model)
-    plan = BatchPlan(examples.lengths, batch_size, token_budget, bucket_step, seed)
-    steps = max(round(plan.batches_per_epoch * epochs), 1)
-    rate = WarmupSchedule(learning_rate, steps, warmup_proportion=warmup_proportion, decay=schedule)
-    optimizer = BertAdamW(rate, weight_decay=weight_decay, clip_norm=clip_norm, bias_correction=bias_correction)
-    trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
-    for name, value in {
-        "examples": len(examples),
-        "tokens an example": f"{examples.lengths.mean():.1f}",
-        "updates": f"{steps} ({plan.batches_per_epoch} an epoch)",
-        "batch": " and ".join(
-            f"{number} {unit}" for number, unit in ((batch_size, "examples"), (token_budget, "tokens")) if number
-        ),
-        "micro-batches": micro_batches,
-        "learning rate": f"{learning_rate:g}, {rate.num_warmup_steps} updates of warm-up, decay {schedule!r}",
-        "precision": model.dtype_policy.name,
-        "trainable parameters": f"{trainable:,}",
-    }.items():
-        logging.info("%-22s%s", name, value)
+    plan, rate = make_plan(examples, learning_rate, seed, **plan_arguments)
+    log_plan(model, examples, plan, rate, micro_batches, **plan_arguments)
     result = Trainer(
         model,
-        optimizer,
+        BertAdamW(rate, weight_decay=weight_decay, clip_norm=clip_norm, bias_correction=bias_correction),
         run,
-        steps,
+        rate.num_train_steps,
         micro_batches=micro_batches,
         steps_per_call=steps_per_call,
         log_every=log_every,
@@ -190,12 +212,28 @@ def train(
         "metrics": result.best_metrics,
         "best_step": result.best_step,
         "steps": result.step,
-        "seconds": time.perf_counter() - started,
+        "seconds": result.seconds,
         "examples_per_second": result.examples_per_second,
     }
 
 
-def use_model(task, model, modes, run_dir, eval_batch_size, export_dtype):
+def log_plan(model, examples, plan, rate, micro_batches, batch_size, token_budget, **_):
+    """Says in the log what is about to be trained."""
+    trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
+    sizes = ((batch_size, "examples"), (token_budget, "tokens"))
+    for name, value in {
+        "examples": f"{len(examples)} of {examples.lengths.mean():.1f} tokens",
+        "updates": f"{rate.num_train_steps}, {plan.batches_per_epoch} an epoch",
+        "batch": "at most " + " and ".join(f"{number} {unit}" for number, unit in sizes if number),
+        "micro-batches": micro_batches,
+        "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
+        "precision": model.dtype_policy.name,
+        "trainable parameters": f"{trainable:,}",
+    }.items():
+        logging.info("%-22s%s", name, value)
+
+
+def use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype):
     """Evaluates a trained model, writes its predictions, and exports it, as the modes ask.
 
     Returns:
@@ -204,20 +242,41 @@ def use_model(task, model, modes, run_dir, eval_batch_size, export_dtype):
     run_dir.mkdir(parents=True, exist_ok=True)
     results = {}
     if "eval" in modes:
-        results["evaluation"] = task.evaluate(model, eval_batch_size)
+        results["evaluation"], report = task.report(model, run_dir, eval_batch_size)
         for name, value in results["evaluation"].items():
             logging.info("%-32s%.4f", name, value)
-        write_json(run_dir / "evaluation.json", task.report(model, run_dir, eval_batch_size))
+        write_json(run_dir / "evaluation.json", report)
     if "predict" in modes:
         for file in task.write_predictions(model, run_dir / "predictions", eval_batch_size):
             logging.info("wrote %s", file)
     if "export" in modes:
-        folder = run_dir / "saved_model" / "1"
-        if folder.exists():
-            logging.info("%s is there already and stays as it is", folder)
-        else:
-            logging.info("exported %s", task.export(model, folder, export_dtype))
+        export_model(task, model, folder, run_dir / "saved_model", export_dtype)
     return results
+
+
+def export_model(task, model, folder, exports, dtype):
+    """Exports a model as the next version, unless the newest one is of the same model and dtype.
+
+    Args:
+        task, model: the task and its model.
+        folder: Path that the model was read from.
+        exports: Path. The folder of the versions.
+        dtype: str or None.
+
+    Returns:
+        Path of the version.
+    """
+    exports.mkdir(parents=True, exist_ok=True)
+    versions = sorted(int(path.name) for path in exports.iterdir() if path.name.isdigit())
+    exported = {"model": str(folder), "modified": (folder / "config.json").stat().st_mtime, "dtype": dtype}
+    record = exports.parent / "exported.json"
+    if versions and record.is_file() and json.loads(record.read_text(encoding="utf-8")) == exported:
+        logging.info("%s holds this model already", exports / str(versions[-1]))
+        return exports / str(versions[-1])
+    path = task.export(model, exports / str(max(versions, default=0) + 1), dtype)
+    write_json(record, exported)
+    logging.info("exported %s", path)
+    return path
 
 
 def resolve_checkpoint(name):
@@ -238,6 +297,10 @@ def resolve_checkpoint(name):
     path = Path(name)
     if (path / _RESULTS_NAME).is_file():
         return _best_model(path).resolve()
+    if (path / MODEL_FOLDER / "config.json").is_file():  # one of several trials
+        return (path / MODEL_FOLDER).resolve()
+    if (path / "run.json").is_file():
+        raise FileNotFoundError(f"--init_checkpoint: the run in {name} has not finished; its command goes on with it")
     if path.exists() or list(path.parent.glob(path.name + ".index")):  # a TF1 checkpoint is the beginning of file names
         return path.resolve()
     if str(name) in PRESETS:
@@ -248,10 +311,11 @@ def resolve_checkpoint(name):
     )
 
 
-def find_model(run_dir, init_checkpoint):
+def find_model(task, run_dir, init_checkpoint):
     """The model that is used without training: the run's own, or the checkpoint given.
 
     Args:
+        task: the task that it is used for.
         run_dir: Path.
         init_checkpoint: str, Path or None. A checkpoint or the folder of another run.
 
@@ -260,25 +324,47 @@ def find_model(run_dir, init_checkpoint):
 
     Raises:
         FileNotFoundError: if there is neither.
+        ValueError: if both are there, or the run was for another task.
     """
-    for folder in (run_dir, *([Path(init_checkpoint)] if init_checkpoint else [])):
-        if (folder / _RESULTS_NAME).is_file():
-            return _best_model(folder), read_configuration(folder)
-    if init_checkpoint is None:
+    run = _find_run(run_dir, init_checkpoint)
+    if run is None and init_checkpoint is None:
         raise FileNotFoundError(
             f"there is no trained model in {run_dir}: it has no {_RESULTS_NAME}. Train first (--mode=train,...), or "
             "give a model by --init_checkpoint"
         )
-    return resolve_checkpoint(init_checkpoint), {}
+    if run is None:
+        return resolve_checkpoint(init_checkpoint), {}
+    configuration = read_configuration(run)
+    if run == run_dir and init_checkpoint is not None:
+        start = str(resolve_checkpoint(init_checkpoint))
+        if start not in (configuration.get("init_checkpoint"), str(_best_model(run).resolve())):
+            raise ValueError(
+                f"{run_dir} has a model of its own, and --init_checkpoint={init_checkpoint} is another. Leave it out "
+                "to use the run's model; to use the other one, give another --run_dir"
+            )
+    task.check_configuration(configuration)
+    return _best_model(run), configuration
+
+
+def saved_configuration(run_dir, init_checkpoint):
+    """The configuration of the run whose model is used without training; empty if there is none.
+
+    Args:
+        run_dir: str or Path.
+        init_checkpoint: str, Path or None.
+
+    Returns:
+        dict.
+    """
+    run = _find_run(Path(run_dir), init_checkpoint)
+    return {} if run is None else read_configuration(run)
+
+
+def _find_run(run_dir, init_checkpoint):
+    folders = [run_dir, *([Path(init_checkpoint)] if init_checkpoint else [])]
+    return next((folder for folder in folders if (folder / _RESULTS_NAME).is_file()), None)
 
 
 def _best_model(run_dir):
     results = json.loads((run_dir / _RESULTS_NAME).read_text(encoding="utf-8"))
     return trial_folder(run_dir, results["best"]) / MODEL_FOLDER
-
-
-def _remove_checkpoints(run_dir, trials):
-    """Several trials would fill the disk with checkpoints that nobody resumes: each has its model."""
-    if len(trials) > 1:
-        for trial in trials:
-            shutil.rmtree(trial_folder(run_dir, trial) / "checkpoints", ignore_errors=True)

@@ -1,6 +1,8 @@
 """The flags that every fine-tuning program has, and their values as keyword arguments."""
 
 import contextlib
+import logging as standard_logging
+import os
 import sys
 
 from absl import flags, logging
@@ -18,12 +20,14 @@ def define_fine_tuning_flags():
     flags.DEFINE_string(
         "init_checkpoint", None, "Weights to begin with: a checkpoint, the folder of another run, or a preset's name."
     )
-    flags.DEFINE_float("epochs", 3.0, "Passes over the training examples.", lower_bound=0.0)
+    flags.DEFINE_float("epochs", 3.0, "Passes over the training examples, more than 0.")
+    flags.register_validator("epochs", lambda epochs: 0 < epochs < float("inf"), "must be more than 0")
     flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices and micro-batches.", lower_bound=1)
     flags.DEFINE_integer("token_budget", None, "Most tokens in a batch, with padding; batches vary.", lower_bound=1)
     flags.DEFINE_integer("bucket_step", 8, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0)
     flags.DEFINE_integer("micro_batches", 1, "Parts that a batch is cut into, to save memory.", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 5e-5, "Peak of the learning rate.", lower_bound=0.0)
+    flags.DEFINE_float("learning_rate", 5e-5, "Peak of the learning rate.")
+    flags.register_validator("learning_rate", lambda rate: 0 < rate < float("inf"), "must be a positive number")
     flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
     flags.register_validator("learning_rates", _are_rates, "must be positive numbers, comma-separated, none twice")
     flags.DEFINE_integer("restarts", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
@@ -39,7 +43,9 @@ def define_fine_tuning_flags():
     flags.DEFINE_bool("bias_correction", False, "Adam's bias correction, which the original lacks.")
     flags.DEFINE_enum("precision", "float32", PRECISIONS, "mixed_bfloat16 is faster where the processor has it.")
     flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: once an epoch.", 1)
-    flags.DEFINE_integer("checkpoint_every", 1000, "Updates between two checkpoints.", lower_bound=1)
+    flags.DEFINE_integer(
+        "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
+    )
     flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
     flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
     flags.DEFINE_integer("eval_batch_size", 32, "Examples in a batch of evaluation and prediction.", lower_bound=1)
@@ -95,6 +101,18 @@ def fine_tuning_arguments():
     }
 
 
+def log_to_standard_error():
+    """Lets the library's messages through, unless --verbosity says otherwise, and of TensorFlow's only warnings."""
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.INFO)
+    folders = (os.sep + "tensorflow" + os.sep, os.sep + "tensorboard" + os.sep)
+    logging.get_absl_handler().addFilter(
+        lambda record: (
+            record.levelno >= standard_logging.WARNING or not any(name in record.pathname for name in folders)
+        )
+    )
+
+
 @contextlib.contextmanager
 def errors_without_traceback(program):
     """Ends the program with the message of an error that the user can do something about; -v 1 logs where it arose.
@@ -104,6 +122,8 @@ def errors_without_traceback(program):
     """
     try:
         yield
+    except KeyboardInterrupt:
+        sys.exit(f"{program}: interrupted; the same command goes on from the newest checkpoint")
     except (ImportError, OSError, ValueError) as error:
         logging.debug("the error's origin", exc_info=True)
         sys.exit(f"{program}: {error}")
@@ -118,7 +138,8 @@ def _are_rates(rates):
         numbers = None if rates is None else [float(rate) for rate in rates]
     except ValueError:
         return False
-    return numbers is None or (bool(numbers) and min(numbers) > 0 and len(set(numbers)) == len(numbers))
+    positive = numbers is not None and all(0 < number < float("inf") for number in numbers)
+    return numbers is None or (bool(numbers) and positive and len(set(numbers)) == len(numbers))
 
 
 def _is_freeze(value):

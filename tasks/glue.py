@@ -7,7 +7,7 @@ results.json, evaluation.json, log.jsonl, training_curve.png, predictions/, save
 goes on where it stopped when the same command is given again.
 """
 
-from absl import app, flags, logging
+from absl import app, flags
 
 import tasks.flags
 
@@ -71,13 +71,14 @@ def glue_classification(task, modes, data_dir, data_source, skip_bad_rows):
         labels=None if glue.is_regression else list(glue.labels),
         problem_type=REGRESSION if glue.is_regression else SINGLE_LABEL,
         is_pair=glue.is_pair,
-        metrics=lambda labels, predictions: glue_metrics(glue.metrics, labels, predictions),
+        metrics=lambda labels, predictions, _: glue_metrics(glue.metrics, labels, predictions),
         score=glue.metrics[0],
         train=read(["train"])["train"] if "train" in modes and glue.train_split else None,
         evaluation=read(glue.dev_splits) if labelled else {},
         prediction=read(glue.test_splits) if "predict" in modes else {},
         write=write,
         bad_rows=bad_rows,
+        models_of=("mnli",) if task == "ax" else (),
     )
 
 
@@ -88,8 +89,7 @@ def main(argv):
     from tasks.fine_tuning import fine_tune
 
     values = flags.FLAGS
-    if not values["verbosity"].present:
-        logging.set_verbosity(logging.INFO)
+    tasks.flags.log_to_standard_error()
     with tasks.flags.errors_without_traceback("tasks.glue"):
         task = glue_classification(values.task, values.mode, values.data_dir, values.data_source, values.skip_bad_rows)
         fine_tune(task, **tasks.flags.fine_tuning_arguments())

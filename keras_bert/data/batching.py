@@ -51,13 +51,15 @@ class BatchPlan:
         self.seed = seed
         self.bucket_step = bucket_step
         step = bucket_step or int(np.max(lengths))
-        self._buckets = -(-np.asarray(lengths, "int64") // step)
-        self._starts, self._limits = _cut(np.sort(self._buckets), step, batch_size, token_budget)
+        buckets = -(-np.asarray(lengths, "int64") // step)
+        # Tensors, which the dataset's functions hold as they are: arrays would be copied into their graphs.
+        self._buckets = tf.constant(buckets)
+        self._cuts = tf.constant(np.stack(_cut(np.sort(buckets), step, batch_size, token_budget), axis=1))
 
     @property
     def batches_per_epoch(self):
         """int. It is the same in every epoch."""
-        return len(self._starts)
+        return len(self._cuts)
 
     def dataset(self, first_epoch=0):
         """The batches of all epochs, without end.
@@ -83,7 +85,7 @@ class BatchPlan:
 
     def _epoch_dataset(self, epoch):
         order = tf.range(len(self._buckets), dtype=tf.int64)
-        cuts = tf.stack([self._starts, self._limits], axis=1)  # [batches, 2]
+        cuts = self._cuts  # [batches, 2]
         if self.seed is not None:
             order = _shuffle(order, self.seed, epoch, _ORDER_OF_EXAMPLES)
             cuts = _shuffle(cuts, self.seed, epoch, _ORDER_OF_BATCHES)

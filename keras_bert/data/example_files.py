@@ -38,8 +38,9 @@ def read_examples(
     TSV has no quoting, as in GLUE; CSV has quotes around values that hold commas, quotes or line ends; both begin with
     a line of column names. JSON Lines have an object on every line. Files are read in order and one row at a time.
 
-    An empty text is a text. An empty label is a bad row, but for several labels at once, where it means that none
-    applies. Labels are stripped of white space; the JSON labels 1 and true become "1" and "true".
+    Each example has the `line` on which it begins in its file, from 1. An empty text is a text. An empty label is a bad
+    row, but for several labels at once, where it means that none applies. Labels are stripped of white space; the JSON
+    labels 1 and true become "1" and "true".
 
     Args:
         paths: str or Path, or a list of them. A path that does not exist may be a glob pattern (`**` for any folders),
@@ -64,7 +65,7 @@ def read_examples(
     >>> path = Path(tempfile.mkdtemp()) / "train.csv"
     >>> _ = path.write_text('message,category\\n"Hello, you",greeting\\n')
     >>> list(read_examples(path, text_columns="message", label_column="category"))
-    [{'text': 'Hello, you', 'label': 'greeting'}]
+    [{'text': 'Hello, you', 'label': 'greeting', 'line': 2}]
     """
     text_columns = _checked_text_columns(text_columns, label_column)
     if problem_type not in PROBLEM_TYPES:
@@ -163,6 +164,7 @@ def _read_file(path, rows, text_columns, read_label, bad_rows):
             example = _texts(text_columns, values[: len(text_columns)])
             if read_label is not None:
                 example["label"] = read_label(values[-1])
+            example["line"] = line
         except ValueError as error:
             bad_rows.report(path, line, str(error))
         else:

@@ -5,7 +5,7 @@ class ExampleStream:
     """Examples, read anew in each pass.
 
     An example is a dict: `text`, or `text_a` and `text_b` (str); `label` where the source has labels (str, a float for
-    regression, a list of str for several labels at once); `index` (int) where the source gives one.
+    regression, a list of str for several labels at once); `index` or `line` (int) where the source gives one.
 
     Args:
         read: a function without arguments that returns a new iterator of examples.

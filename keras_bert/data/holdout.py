@@ -19,7 +19,7 @@ def hold_out(examples, share, seed):
         Two `ExampleStream`s: the rest, and the examples held out. Together they have every example once.
 
     Raises:
-        ValueError: if the share is not between 0 and 1; when one of the two is read, if it is empty.
+        ValueError: if the share is not between 0 and 1, or one of the two would be empty.
 
     Example:
 
@@ -34,6 +34,13 @@ def hold_out(examples, share, seed):
         generator = np.random.default_rng(seed)
         return (example for example in examples if (generator.random() < share) is wanted)
 
+    number = sum(1 for _ in examples)
+    draws = np.random.default_rng(seed).random(number)
+    if not 0 < (draws < share).sum() < number:
+        raise ValueError(
+            f"holding out a share of {share} with seed {seed} leaves one of the two parts of {number} examples empty; "
+            "give another share or seed, or a file of examples to evaluate on"
+        )
     return tuple(
         ExampleStream(functools.partial(read, wanted), f"{examples!r}, {what} by {share} with seed {seed}")
         for wanted, what in ((False, "the rest of a hold-out"), (True, "held out"))

@@ -14,13 +14,13 @@ _FORMAT_BY_SUFFIX = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 def write_predictions(path, rows, file_format=None, label_separator=",", overwrite=False):
     """Writes predictions one row at a time, in the order in which they come; the file appears when it is whole.
 
-    A TSV file has the columns `index` and `label`, and, if the rows have probabilities, one named
-    `probability of <label>` for each label. A line of a JSON Lines file has the keys `index`, `label` and
+    A TSV file has the columns `line` and `label`, and, if the rows have probabilities, one named
+    `probability of <label>` for each label. A line of a JSON Lines file has the keys `line`, `label` and
     `probabilities`, an object.
 
     Args:
         path: str or Path. The file to write.
-        rows: iterable of dicts: `index` (int), `label` (str, a list of str, or a number), and in all rows or in none
+        rows: iterable of dicts: `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
             `probabilities` (dict of label to float, with the same labels in every row).
         file_format: str, "tsv" or "jsonl". None goes by the file's name.
         label_separator: str. What stands between several labels in a TSV file; read them again with the same one.
@@ -37,10 +37,10 @@ def write_predictions(path, rows, file_format=None, label_separator=",", overwri
     Example:
 
     >>> path = Path(tempfile.mkdtemp()) / "predictions.tsv"
-    >>> write_predictions(path, [{"index": 0, "label": "good", "probabilities": {"bad": 0.25, "good": 0.75}}])
+    >>> write_predictions(path, [{"line": 0, "label": "good", "probabilities": {"bad": 0.25, "good": 0.75}}])
     1
     >>> path.read_text()
-    'index\\tlabel\\tprobability of bad\\tprobability of good\\n0\\tgood\\t0.25\\t0.75\\n'
+    'line\\tlabel\\tprobability of bad\\tprobability of good\\n0\\tgood\\t0.25\\t0.75\\n'
     """
     file_format = _FORMAT_BY_SUFFIX.get(Path(path).suffix.lower()) if file_format is None else file_format
     if file_format not in ("tsv", "jsonl"):
@@ -52,9 +52,9 @@ def write_predictions(path, rows, file_format=None, label_separator=",", overwri
             if count == 0:
                 names = list(probabilities)
                 if file_format == "tsv":
-                    file.write(_tsv_line(["index", "label", *(f"probability of {name}" for name in names)]))
+                    file.write(_tsv_line(["line", "label", *(f"probability of {name}" for name in names)]))
             elif list(probabilities) != names:
-                raise ValueError(f"row {row['index']} has probabilities of {list(probabilities)}, the first of {names}")
+                raise ValueError(f"line {row['line']} has probabilities of {list(probabilities)}, the first of {names}")
             file.write(_tsv_row(row, probabilities, label_separator) if file_format == "tsv" else _json_row(row))
             count += 1
         if count == 0:
@@ -69,12 +69,12 @@ def _probabilities(row):
 def _finite(value, row):
     value = float(value)
     if not math.isfinite(value):
-        raise ValueError(f"row {row['index']} has a number that is not finite: {value}")
+        raise ValueError(f"line {row['line']} has a number that is not finite: {value}")
     return value
 
 
 def _json_row(row):
-    written = {"index": int(row["index"]), "label": _json_label(row)}
+    written = {"line": int(row["line"]), "label": _json_label(row)}
     if "probabilities" in row:
         written["probabilities"] = _probabilities(row)
     # Escaped to ASCII: some readers of lines take U+2028, U+0085 and the like for line ends.
@@ -87,7 +87,7 @@ def _json_label(row):
 
 
 def _tsv_row(row, probabilities, label_separator):
-    return _tsv_line([int(row["index"]), _tsv_label(row, label_separator), *probabilities.values()])
+    return _tsv_line([int(row["line"]), _tsv_label(row, label_separator), *probabilities.values()])
 
 
 def _tsv_label(row, label_separator):

@@ -1,6 +1,7 @@
 """Examples that were tokenized once and are kept as ids: two bytes a token, and no texts."""
 
 import itertools
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -49,22 +50,28 @@ class TokenizedExamples:
         token_counts=None,
         pad_id=0,
     ):
-        self._token_ids = np.asarray(token_ids)
         self._row_lengths = np.asarray(row_lengths, "int32")
-        self._first_segment_lengths = np.asarray(first_segment_lengths, "int32")
-        self._row_starts = np.cumsum(self._row_lengths, dtype="int64") - self._row_lengths
         self._rows_of_example = None if rows_of_example is None else np.asarray(rows_of_example, "int64")
         self.labels = labels
         self.pad_id = pad_id
         self.token_counts = self.lengths if token_counts is None else np.asarray(token_counts)
-        self._check()
+        self._check(len(token_ids), len(first_segment_lengths))
+        # Tensors, which a dataset's functions hold as they are: arrays would be copied into their graphs.
+        self._token_ids = tf.constant(token_ids)
+        self._starts = tf.constant(np.cumsum(self._row_lengths, dtype="int64") - self._row_lengths)
+        self._lengths = tf.constant(self._row_lengths)
+        self._first_segment_lengths = tf.constant(first_segment_lengths, tf.int32)
+        self._label_tensor = None if labels is None else tf.constant(labels)
+        if self.has_windows:
+            self._row_numbers = tf.constant(self._rows_of_example)
+            self._first_rows = tf.constant(np.cumsum(self._rows_of_example) - self._rows_of_example)
 
-    def _check(self):
+    def _check(self, ids, first_segments):
         rows = len(self._row_lengths)
-        if self._row_lengths.sum(dtype="int64") != len(self._token_ids) or len(self._first_segment_lengths) != rows:
+        if self._row_lengths.sum(dtype="int64") != ids or first_segments != rows:
             raise ValueError(
-                f"{len(self._token_ids)} ids do not belong to {rows} rows of {self._row_lengths.sum()} tokens with "
-                f"{len(self._first_segment_lengths)} first segments"
+                f"{ids} ids do not belong to {rows} rows of {self._row_lengths.sum()} tokens with {first_segments} "
+                "first segments"
             )
         if self._rows_of_example is not None and self._rows_of_example.sum() != rows:
             raise ValueError(f"the examples have {self._rows_of_example.sum()} rows, but there are {rows}")
@@ -80,22 +87,33 @@ class TokenizedExamples:
         """int32 array [examples]: the tokens of each, as a batch will hold them (of its longest window)."""
         if self._rows_of_example is None or not len(self):
             return self._row_lengths
-        return np.maximum.reduceat(self._row_lengths, self._first_rows())
+        return np.maximum.reduceat(self._row_lengths, np.cumsum(self._rows_of_example) - self._rows_of_example)
 
     @property
     def has_windows(self):
         """Whether an example may have several rows."""
         return self._rows_of_example is not None
 
-    def _first_rows(self):
-        return np.cumsum(self._rows_of_example) - self._rows_of_example
+    def fingerprint(self):
+        """A number that changes when an id, a label or the order of the examples does.
+
+        Returns:
+            str, eight hexadecimal digits.
+        """
+        arrays = (self._token_ids.numpy(), self._row_lengths, self._first_segment_lengths.numpy(), self.labels)
+        checksum = 0
+        for array in arrays:
+            if array is not None:
+                checksum = zlib.crc32(np.ascontiguousarray(array).tobytes(), checksum)
+        return f"{checksum:08x}"
 
     def batch(self, indices, length_multiple=1):
         """Puts a batch together; it can run in `tf.data.Dataset.map`.
 
         Args:
             indices: int tensor [batch]. Numbers of the examples.
-            length_multiple: int. The rows are padded to the next multiple of it that holds the longest of them.
+            length_multiple: int. The rows are padded to the next multiple of it that holds the longest of them, but
+                not beyond the longest row of all.
 
         Returns:
             `(inputs, labels)`, or the inputs alone where there are no labels. The inputs are int32 tensors [rows,
@@ -104,16 +122,16 @@ class TokenizedExamples:
         windows = {}
         rows = indices
         if self.has_windows:
-            first, number = tf.gather(self._first_rows(), indices), tf.gather(self._rows_of_example, indices)
+            first, number = tf.gather(self._first_rows, indices), tf.gather(self._row_numbers, indices)
             of_text = tf.ragged.range(first, first + number)
             rows, windows = of_text.values, {"window_text_ids": tf.cast(of_text.value_rowids(), tf.int32)}
-        lengths = tf.gather(self._row_lengths, rows)[:, None]
-        longest = tf.reduce_max(lengths)
-        positions = tf.range(-(-longest // length_multiple) * length_multiple)[None]  # [1, length]
+        lengths = tf.gather(self._lengths, rows)[:, None]
+        padded_length = -(-tf.reduce_max(lengths) // length_multiple) * length_multiple
+        positions = tf.range(tf.minimum(padded_length, self._row_lengths.max()))[None]  # [1, length]
         is_token = positions < lengths  # [rows, length]
         # Places of padding point at the row's own first token, so that every place is inside the array.
         offsets = tf.cast(tf.where(is_token, positions, 0), tf.int64)
-        ids = tf.cast(tf.gather(self._token_ids, tf.gather(self._row_starts, rows)[:, None] + offsets), tf.int32)
+        ids = tf.cast(tf.gather(self._token_ids, tf.gather(self._starts, rows)[:, None] + offsets), tf.int32)
         second = positions >= tf.gather(self._first_segment_lengths, rows)[:, None]
         inputs = {
             "token_ids": tf.where(is_token, ids, self.pad_id),
@@ -121,7 +139,7 @@ class TokenizedExamples:
             "padding_mask": tf.cast(is_token, tf.int32),
             **windows,
         }
-        return inputs if self.labels is None else (inputs, tf.gather(self.labels, indices))
+        return inputs if self.labels is None else (inputs, tf.gather(self._label_tensor, indices))
 
 
 def tokenize_examples(examples, preprocessor, encode_labels=None):

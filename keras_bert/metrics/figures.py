@@ -15,6 +15,7 @@ _POINTS = 72  # points an inch
 _FONT = "DejaVu Sans"  # comes with matplotlib
 _LAST_RESORT = "Last Resort"  # draws a placeholder for every character
 _DIGIT_WIDTH = 0.64  # of the text's size
+_MOST_NAMED_CLASSES, _LARGEST_MATRIX = 100, 20  # inches
 _SMALLEST_MATRIX = 2.4  # inches
 _LONGEST_NAME = 28  # characters
 _SMOOTHED_FROM, _SMOOTHING_WINDOWS = 100, 50  # records
@@ -24,7 +25,8 @@ def confusion_matrix_figure(path: str | Path, confusion_matrix: ArrayLike, label
     """Draws how often each class was taken for which, as a PNG file.
 
     A cell holds the number of examples; its colour is their share of the row's, the true class. A name that is too long
-    is shortened in the middle, and one that no installed font can write is replaced by the number of its class.
+    is shortened in the middle, and one that no installed font can write is replaced by the number of its class. Beyond
+    100 classes there are colours only: the numbers could not be read, and the figure would take minutes.
 
     Args:
         path: str or Path of the file to write, ending in ".png"; an older one is replaced.
@@ -49,7 +51,7 @@ def confusion_matrix_figure(path: str | Path, confusion_matrix: ArrayLike, label
     number, digits = len(matrix), len(str(int(matrix.max())))
     size = 9 if number <= 20 else 7 if number <= 50 else 5  # points
     cell = max(digits * _DIGIT_WIDTH * size * 1.2, size * 2.2) / _POINTS
-    side = max(number * cell, _SMALLEST_MATRIX)  # inches
+    side = _LARGEST_MATRIX if number > _MOST_NAMED_CLASSES else max(number * cell, _SMALLEST_MATRIX)  # inches
 
     # The axes fill the figure; what stands around them is added when the file is written, however long the names are.
     figure = Figure(figsize=(side, side))
@@ -58,10 +60,11 @@ def confusion_matrix_figure(path: str | Path, confusion_matrix: ArrayLike, label
     shares = matrix / np.maximum(totals, 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (row, column), count in np.ndenumerate(matrix):
-        if count or number <= 10:
+        if number <= _MOST_NAMED_CLASSES and (count or number <= 10):
             colour = "white" if shares[row, column] > 0.5 else "black" if count else "0.75"
             axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=size)
-    _name_ticks(axes, label_names, size=min(9, 0.7 * side / number * _POINTS))
+    if number <= _MOST_NAMED_CLASSES:
+        _name_ticks(axes, label_names, size=min(9, 0.7 * side / number * _POINTS))
     axes.set_xlabel("predicted class", fontsize=10)
     axes.set_ylabel("true class", fontsize=10)
     accuracy = np.trace(matrix) / max(matrix.sum(), 1)

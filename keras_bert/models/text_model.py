@@ -40,6 +40,7 @@ class TextModel(keras.Model):
         self.seed = seed
         self._loss_is_own = True
         self._fits = 0
+        self._compiled = _Compiled()
 
     def encode_labels(self, labels):
         """Labels as a user writes them, as numbers."""
@@ -198,7 +199,29 @@ class TextModel(keras.Model):
         if batches is None:
             inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
             return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
-        return super().predict(batches, verbose=verbose, callbacks=callbacks)[np.argsort(order)]
+        if callbacks or self.run_eagerly or _replicas(self) > 1:
+            outputs = super().predict(batches, verbose=verbose, callbacks=callbacks)
+        else:
+            outputs = self._run(batches, verbose)
+        return outputs[np.argsort(order)]
+
+    def _run(self, batches, verbose):
+        """The outputs for batches of ids, by one compiled function for all their shapes: Keras' own loop compiles one
+        for each of the first, and is slow between batches."""
+        import tensorflow as tf
+
+        inputs = tuple(sorted(batches.element_spec))
+        if inputs not in self._compiled.functions:
+            self._compiled.functions[inputs] = tf.function(
+                lambda batch: self(batch, training=False), input_signature=[batches.element_spec]
+            )
+        forward = self._compiled.functions[inputs]
+        progress = keras.utils.Progbar(int(batches.cardinality()), verbose=1 if verbose == "auto" else verbose)
+        outputs = []
+        for number, batch in enumerate(batches, 1):
+            outputs.append(forward(batch).numpy())
+            progress.update(number)
+        return np.concatenate(outputs)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Under a distribution strategy Keras takes a first batch here, only to see its shapes, and then begins the data
@@ -352,11 +375,10 @@ class TextModel(keras.Model):
                 raise ValueError(
                     f"{name} must be from 0 to {limit - 1}; they reach from {values.min()} to {values.max()}"
                 )
-        return ids
+        return {name: values.astype("int32", copy=False) for name, values in ids.items()}
 
     def _refuse_windows_on_replicas(self):
-        strategy = getattr(self, "distribute_strategy", None)
-        replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+        replicas = _replicas(self)
         if replicas > 1 and self.preprocessor is not None and self.preprocessor.long_texts == "windows":
             raise ValueError(
                 f'long_texts="windows" cannot be shared out between {replicas} replicas, which would part the windows '
@@ -368,6 +390,18 @@ class TextModel(keras.Model):
             raise ValueError(
                 f"compile the model before `{what}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
             )
+
+
+class _Compiled:
+    """Compiled functions by the names of their inputs; an object of its own, which Keras does not look into."""
+
+    def __init__(self):
+        self.functions = {}
+
+
+def _replicas(model):
+    strategy = getattr(model, "distribute_strategy", None)
+    return 1 if strategy is None else strategy.num_replicas_in_sync
 
 
 def _check_preprocessor(preprocessor, encoder):

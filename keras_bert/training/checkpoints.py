@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 _STATE_NAME = "state.json"
+CHECKPOINTS_NAME = "checkpoints"  # the folder in that of a run
 _RESUME, _BEST = "step", "best"
 
 
@@ -41,13 +42,18 @@ class TrainingCheckpoints:
         return max(self._steps(_RESUME), default=None)
 
     def save(self, iterator, state):
-        """Saves where training stands, and deletes checkpoints that are too old.
+        """Saves where training stands; deletes checkpoints that are too old, and bests that none of the others names.
 
         Args:
             iterator: the iterator of a tf.data.Dataset that training reads.
-            state: dict fit for JSON, with `step`.
+            state: dict fit for JSON, with `step` and `best_step` (None if there is no best).
         """
-        self._write(_RESUME, state, self.keep, weights=self._weights, slots=self._slots, iterator=iterator)
+        self._write(_RESUME, state, weights=self._weights, slots=self._slots, iterator=iterator)
+        for step in self._steps(_RESUME)[: -self.keep]:
+            shutil.rmtree(self._folder(_RESUME, step))
+        named = {self._state(_RESUME, step).get("best_step") for step in self._steps(_RESUME)}
+        for step in set(self._steps(_BEST)) - named:
+            shutil.rmtree(self._folder(_BEST, step))
 
     def restore(self, iterator):
         """Restores the newest checkpoint.
@@ -61,26 +67,30 @@ class TrainingCheckpoints:
         Raises:
             ValueError: if the checkpoint is of another model or optimizer, or damaged.
         """
-        return self._read(_RESUME, weights=self._weights, slots=self._slots, iterator=iterator)
+        step = self.newest()
+        if step is None:
+            return None
+        self._read(_RESUME, step, weights=self._weights, slots=self._slots, iterator=iterator)
+        return self._state(_RESUME, step)
 
     def save_best(self, state):
-        """Saves the weights as the best so far, in the place of an earlier best.
+        """Saves the weights as the best so far; an earlier best stays until `save` knows of this one.
 
         Args:
             state: dict fit for JSON, with `step`.
         """
-        self._write(_BEST, state, 1, weights=self._weights)
+        self._write(_BEST, state, weights=self._weights)
 
-    def restore_best(self):
+    def restore_best(self, step):
         """Restores the best weights.
 
-        Returns:
-            The state that was saved with them, or None if there are none.
+        Args:
+            step: int. The step at which they were saved.
 
         Raises:
-            ValueError: as `restore`.
+            ValueError: if they are not there, or as `restore`.
         """
-        return self._read(_BEST, weights=self._weights)
+        self._read(_BEST, step, weights=self._weights)
 
     def _folder(self, kind, step):
         return self.path / f"{kind}_{step:08d}"
@@ -89,7 +99,10 @@ class TrainingCheckpoints:
         matches = [re.fullmatch(rf"{kind}_(\d+)", file.name) for file in self.path.glob(f"{kind}_*")]
         return sorted(int(match.group(1)) for match in matches if match)
 
-    def _write(self, kind, state, keep, **parts):
+    def _state(self, kind, step):
+        return json.loads((self._folder(kind, step) / _STATE_NAME).read_text(encoding="utf-8"))
+
+    def _write(self, kind, state, **parts):
         folder = self._folder(kind, state["step"])
         unfinished = self.path / f"unfinished_{folder.name}"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -98,14 +111,9 @@ class TrainingCheckpoints:
         (unfinished / _STATE_NAME).write_text(json.dumps(state), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # of the same step, from before the run was resumed
         unfinished.rename(folder)
-        for step in self._steps(kind)[:-keep]:
-            shutil.rmtree(self._folder(kind, step))
 
-    def _read(self, kind, **parts):
-        steps = self._steps(kind)
-        if not steps:
-            return None
-        folder = self._folder(kind, steps[-1])
+    def _read(self, kind, step, **parts):
+        folder = self._folder(kind, step)
         try:
             tf.train.Checkpoint(**parts).read(str(folder / "variables")).assert_consumed()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
@@ -114,4 +122,3 @@ class TrainingCheckpoints:
                 "Resume with the command that began the run, or start a new run in another folder."
             ) from error
         logging.info("restored %s", folder)
-        return json.loads((folder / _STATE_NAME).read_text(encoding="utf-8"))

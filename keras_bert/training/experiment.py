@@ -2,11 +2,13 @@
 
 import json
 import math
+import shutil
 import statistics
 from pathlib import Path
 
 from absl import logging
 
+from keras_bert.training.checkpoints import CHECKPOINTS_NAME
 from keras_bert.training.run_dir import RunDirectory, write_json
 
 _TRIAL_RESULT_NAME = "trial.json"
@@ -27,8 +29,8 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
             `score`, of which more is better.
 
     Returns:
-        list of dict, one a trial: what `train_trial` returned, with `learning_rate`, `seed` and `folder` (str, relative
-        to `run_dir`).
+        list of dict, one a trial: what `train_trial` returned (numbers that are not finite as None), with
+        `learning_rate`, `seed` and `folder` (str, relative to `run_dir`).
 
     Raises:
         FileExistsError: if the folder belongs to a run with another configuration.
@@ -51,9 +53,12 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
         run = whole
         if len(trials) > 1:
             logging.info("trial %d of %d: learning rate %g, seed %d", number, len(trials), rate, seed)
-            folder = whole.path / "trials" / f"learning_rate_{rate:g}_seed_{seed}"
+            folder = whole.path / "trials" / f"learning_rate_{rate!r}_seed_{seed}"
             run = RunDirectory(folder, {**configuration, "learning_rates": [rate], "seeds": [seed]})
         results.append({**_result(run, train_trial, rate, seed), "folder": run.path.relative_to(whole.path).as_posix()})
+        if run is not whole:
+            # Nobody resumes a finished trial, and many of them would fill the disk.
+            shutil.rmtree(run.path / CHECKPOINTS_NAME, ignore_errors=True)
     return results
 
 
@@ -62,16 +67,15 @@ def _result(run, train_trial, rate, seed):
     if file.is_file():
         logging.info("%s is finished", run.path)
         return json.loads(file.read_text(encoding="utf-8"))
-    result = {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)}
-    write_json(file, result)
-    return result
+    write_json(file, {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)})
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def best_trial(trials):
-    """The trial with the greatest score; the first of equals, and one whose score is not a number last.
+    """The trial with the greatest score; the first of equals, and one without a score last.
 
     Args:
-        trials: list of dict with `score`.
+        trials: list of dict with `score`, None where it is not a number.
 
     Returns:
         dict.
@@ -81,7 +85,7 @@ def best_trial(trials):
     >>> best_trial([{"score": 0.5, "seed": 1}, {"score": 0.7, "seed": 2}, {"score": 0.7, "seed": 3}])["seed"]
     2
     """
-    return max(trials, key=lambda trial: -math.inf if math.isnan(trial["score"]) else trial["score"])
+    return max(trials, key=lambda trial: -math.inf if trial["score"] is None else trial["score"])
 
 
 def summarize_trials(trials):
@@ -91,8 +95,9 @@ def summarize_trials(trials):
         trials: list of dict with `learning_rate` and `score`.
 
     Returns:
-        list of dict, one a learning rate: `learning_rate`, `trials` (their number), `mean`, `median`,
-        `standard_deviation` (of the sample; None for a single trial), `minimum` and `maximum` of the score.
+        list of dict, one a learning rate: `learning_rate`, `trials` (their number), `without_score` (how many of them
+        have None for a score), and of the other scores `mean`, `median`, `standard_deviation` (of the sample),
+        `minimum` and `maximum`, each None where there are too few.
 
     Example:
 
@@ -102,16 +107,18 @@ def summarize_trials(trials):
     """
     summaries = []
     for rate in dict.fromkeys(trial["learning_rate"] for trial in trials):
-        scores = [trial["score"] for trial in trials if trial["learning_rate"] == rate]
+        of_rate = [trial["score"] for trial in trials if trial["learning_rate"] == rate]
+        scores = [score for score in of_rate if score is not None]
         summaries.append(
             {
                 "learning_rate": rate,
-                "trials": len(scores),
-                "mean": statistics.fmean(scores),
-                "median": statistics.median(scores),
+                "trials": len(of_rate),
+                "without_score": len(of_rate) - len(scores),
+                "mean": statistics.fmean(scores) if scores else None,
+                "median": statistics.median(scores) if scores else None,
                 "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
-                "minimum": min(scores),
-                "maximum": max(scores),
+                "minimum": min(scores, default=None),
+                "maximum": max(scores, default=None),
             }
         )
     return summaries

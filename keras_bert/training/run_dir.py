@@ -67,7 +67,7 @@ class RunDirectory:
         Args:
             record: dict fit for JSON. A number that is not finite is written as null.
         """
-        line = json.dumps({name: _finite(value) for name, value in record.items()}) + "\n"
+        line = json.dumps(_finite(record), allow_nan=False) + "\n"
         with open(self.path / _LOG_NAME, "a+b") as log:
             if log.tell():
                 log.seek(-1, os.SEEK_END)
@@ -132,7 +132,7 @@ def write_json(path, value):
 
     Args:
         path: str or Path. A file that is there is replaced.
-        value: fit for JSON.
+        value: fit for JSON. Numbers that are not finite, which JSON has not, are written as null.
 
     Example:
 
@@ -142,13 +142,19 @@ def write_json(path, value):
     '{\\n  "accuracy": 0.5\\n}\\n'
     """
     path = Path(path)
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.chmod(temporary, 0o644)
     os.replace(temporary, path)
 
 
 def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -123,16 +123,18 @@ class TrainStep:
             raise ValueError("micro_batches must be 1 with windows: cutting a batch would part the windows of a text")
         rows = tf.shape(batch[1])[0]
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
+        unused = set()  # variables that the loss does not depend on: the optimizer has to leave them alone
         sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
         for part in tf.range(self.micro_batches):
             first, limit = rows * part // self.micro_batches, rows * (part + 1) // self.micro_batches
             new_gradients, new_sums = self._gradients(_rows(batch, first, limit), weights)
+            unused.update(index for index, new in enumerate(new_gradients) if new is None)
             gradients = [
                 total if new is None else total + tf.convert_to_tensor(new)
                 for total, new in zip(gradients, new_gradients, strict=True)
             ]
             sums = {name: sums[name] + new_sums[name] for name in sums}
-        return gradients, sums
+        return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
 
 def _rows(batch, first, limit):

@@ -9,8 +9,10 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
-from keras_bert.training.checkpoints import TrainingCheckpoints
+from keras_bert.training.checkpoints import CHECKPOINTS_NAME, TrainingCheckpoints
 from keras_bert.training.step import TrainStep
+
+_FEWEST_UPDATES_BETWEEN_CHECKPOINTS = 200  # so that writing them is a small part of a short training
 
 
 @dataclass
@@ -21,12 +23,14 @@ class TrainingResult:
         step: int. Updates made, those of an earlier process included.
         best_step: int or None. The update after which the score was best; None without evaluation.
         best_metrics: dict of name to float. What the evaluation gave there.
+        seconds: float. Time of training and evaluations; that of an earlier process up to its last checkpoint.
         examples_per_second: float or None. Median over the log records of this process.
     """
 
     step: int
     best_step: int | None = None
     best_metrics: dict = field(default_factory=dict)
+    seconds: float = 0.0
     examples_per_second: float | None = None
 
 
@@ -48,7 +52,8 @@ class Trainer:
         evaluate_every: int or None. Updates between two evaluations; None evaluates at the end only.
         score: str or None. The number of `evaluate` of which more is better; the weights that have most are kept. None
             keeps the last.
-        checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training.
+        checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training, and at least
+            200. There is one after every evaluation, too.
         keep_checkpoints: int. How many of the newest stay.
         progress: bool. Whether to show a progress bar on standard error.
 
@@ -84,7 +89,7 @@ class Trainer:
         keep_checkpoints=2,
         progress=False,
     ):
-        checkpoint_every = checkpoint_every or max(num_train_steps // 10, 1)
+        checkpoint_every = checkpoint_every or max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
         for name, value in {
             "num_train_steps": num_train_steps,
             "steps_per_call": steps_per_call,
@@ -108,7 +113,9 @@ class Trainer:
         self.checkpoint_every = checkpoint_every
         self.progress = progress
         self._step = TrainStep(model, optimizer, micro_batches)
-        self.checkpoints = TrainingCheckpoints(run_directory.path / "checkpoints", model, optimizer, keep_checkpoints)
+        self.checkpoints = TrainingCheckpoints(
+            run_directory.path / CHECKPOINTS_NAME, model, optimizer, keep_checkpoints
+        )
 
     def train(self, dataset):
         """Trains to the last update, from the run's newest checkpoint if it has one.
@@ -125,7 +132,12 @@ class Trainer:
             RuntimeError: if a gradient is not finite; the message says the update.
         """
         iterator = iter(dataset)
-        state = self.checkpoints.restore(iterator) or {"step": 0, "best_step": None, "best_metrics": {}}
+        state = self.checkpoints.restore(iterator) or {
+            "step": 0,
+            "best_step": None,
+            "best_metrics": {},
+            "seconds": 0.0,
+        }
         if state["step"]:
             logging.info("resumed at update %d of %d", state["step"], self.num_train_steps)
             self.run_directory.log({"event": "resumed", "step": state["step"]})
@@ -138,10 +150,11 @@ class Trainer:
             while state["step"] < self.num_train_steps:
                 self._train_to_next_event(iterator, state, recorder, bar)
         if self.score is not None:
-            self.checkpoints.restore_best()
+            self.checkpoints.restore_best(state["best_step"])
         return TrainingResult(**state, examples_per_second=recorder.median_speed())
 
     def _train_to_next_event(self, iterator, state, recorder, bar):
+        started = time.perf_counter()
         step = state["step"]
         every = (self.steps_per_call, self.log_every, self.evaluate_every, self.checkpoint_every)
         steps = min(self.num_train_steps - step, *(interval - step % interval for interval in every))
@@ -157,10 +170,12 @@ class Trainer:
         last = step == self.num_train_steps
         if step % self.log_every == 0 or last:
             bar.set_postfix(recorder.record(step))
-        if self.evaluate is not None and (step % self.evaluate_every == 0 or last):
+        evaluates = self.evaluate is not None and (step % self.evaluate_every == 0 or last)
+        if evaluates:
             self._evaluate(state)
             recorder.restart_clock()
-        if step % self.checkpoint_every == 0 or last:
+        state["seconds"] += time.perf_counter() - started
+        if step % self.checkpoint_every == 0 or last or evaluates:
             self.checkpoints.save(iterator, state)
             recorder.restart_clock()
 

@@ -32,6 +32,11 @@ def write(path, content):
     return path
 
 
+def content(examples):
+    """The examples without the numbers of their lines."""
+    return [{name: value for name, value in example.items() if name != "line"} for example in examples]
+
+
 def write_in_form(path, texts):
     if path.suffix == ".tsv":
         return write(path, "label\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
@@ -52,17 +57,17 @@ def test_all_forms_give_the_same_examples(tmp_path, name, compress):
         path = write(tmp_path / f"{name}.gz", gzip.compress(path.read_bytes()))
     examples = read_examples(path, label_column="label")
     expected = [{"text": text, "label": str(i)} for i, text in enumerate(texts)]
-    assert list(examples) == list(examples) == expected
+    assert content(examples) == content(examples) == expected
     assert discover_labels(examples) == [str(i) for i in range(len(texts))]
-    assert list(read_examples(str(path), label_column="label", problem_type="regression")) == [
+    assert content(read_examples(str(path), label_column="label", problem_type="regression")) == [
         {"text": text, "label": float(i)} for i, text in enumerate(texts)
     ]
 
 
 def test_pairs_and_examples_without_labels(tmp_path):
     path = write(tmp_path / "pairs.tsv", "id\thypothesis\tpremise\n1\tb\ta\n")
-    assert list(read_examples(path, ("premise", "hypothesis"))) == [{"text_a": "a", "text_b": "b"}]
-    assert list(read_examples(path, ["hypothesis"], "id")) == [{"text": "b", "label": "1"}]
+    assert content(read_examples(path, ("premise", "hypothesis"))) == [{"text_a": "a", "text_b": "b"}]
+    assert content(read_examples(path, ["hypothesis"], "id")) == [{"text": "b", "label": "1"}]
 
 
 def test_several_labels(tmp_path):
@@ -98,10 +103,10 @@ def test_bad_json_rows(tmp_path, line, reason):
         tmp_path / "a.jsonl", '{"text": "good", "label": true}\n' + line + '\n{"text": "\\ud83d\\ude00", "label": 1}'
     )
     with pytest.raises(BadRowError, match=rf"a.jsonl, line 2: {reason}.*; mend the row"):
-        list(read_examples(path, label_column="label"))
+        content(read_examples(path, label_column="label"))
     bad_rows = BadRows(skip=True)
     examples = read_examples(path, label_column="label", bad_rows=bad_rows)
-    assert list(examples) == list(examples) == [{"text": "good", "label": "true"}, {"text": "😀", "label": "1"}]
+    assert content(examples) == content(examples) == [{"text": "good", "label": "true"}, {"text": "😀", "label": "1"}]
     assert bad_rows.count == 1
 
 
@@ -119,7 +124,7 @@ def test_bad_json_rows(tmp_path, line, reason):
 def test_bad_labels(tmp_path, problem_type, label, reason):
     path = write(tmp_path / "a.tsv", f"text\tlabel\ngood\t1\nbad\t{label}\n")
     with pytest.raises(BadRowError, match=rf"a.tsv, line 3: {reason}"):
-        list(read_examples(path, label_column="label", problem_type=problem_type))
+        content(read_examples(path, label_column="label", problem_type=problem_type))
     bad_rows = BadRows(skip=True)
     examples = read_examples(path, label_column="label", problem_type=problem_type, bad_rows=bad_rows)
     assert [example["text"] for example in examples] == ["good"]
@@ -129,13 +134,13 @@ def test_bad_labels(tmp_path, problem_type, label, reason):
 def test_a_list_is_wanted_where_json_has_several_labels(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"text": "a", "label": "x,y"}')
     with pytest.raises(BadRowError, match="several labels must be a list of names, got 'x,y'"):
-        list(read_examples(path, label_column="label", problem_type="multi_label_classification"))
+        content(read_examples(path, label_column="label", problem_type="multi_label_classification"))
 
 
 def test_only_bad_rows_are_an_error_even_when_skipped(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\na\nb\n")
     with pytest.raises(ValueError, match=r"a.tsv: no row can be used"):
-        list(read_examples(path, label_column="label", bad_rows=BadRows(skip=True)))
+        content(read_examples(path, label_column="label", bad_rows=BadRows(skip=True)))
 
 
 def test_several_files_and_patterns(tmp_path):
@@ -192,7 +197,7 @@ def test_what_can_be_known_early_is_said_early(tmp_path, name, content, argument
 
 def test_a_format_given_goes_before_the_name(tmp_path):
     path = write(tmp_path / "a.txt", '{"text": "b"}\n')
-    assert list(read_examples(path, file_format="jsonl")) == [{"text": "b"}]
+    assert content(read_examples(path, file_format="jsonl")) == [{"text": "b"}]
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
@@ -215,3 +220,9 @@ def test_reading_takes_the_memory_of_a_row(tmp_path, suffix):
         tracemalloc.stop()
     assert count == 4000
     assert peak < 1_000_000
+
+
+def test_lines_are_those_of_the_file_whatever_was_skipped(tmp_path):
+    path = write(tmp_path / "a.csv", 'text,label\ngood,a\n"two\nlines",a\nbad row\n\nfine,b\n')
+    examples = read_examples(path, label_column="label", bad_rows=BadRows(skip=True))
+    assert [example["line"] for example in examples] == [2, 3, 7]

@@ -55,10 +55,28 @@ def test_many_chunks_are_one_stream_and_labels_stay_with_their_texts():
 
 def test_padding_to_a_multiple():
     examples = tokenize_examples(as_examples(TEXTS), toy_preprocessor())
-    assert examples.batch(tf.range(50), length_multiple=8)["token_ids"].shape[1] % 8 == 0
+    short = np.flatnonzero(examples.lengths <= 6)
+    assert examples.batch(tf.constant(short), length_multiple=8)["token_ids"].shape[1] == 8
+    # Never beyond the longest of all: there may be no positions for more.
+    assert examples.batch(tf.range(50), length_multiple=8)["token_ids"].shape[1] == examples.lengths.max()
     np.testing.assert_array_equal(
         examples.batch(tf.range(9), 8)["padding_mask"].numpy().sum(axis=1), examples.lengths[:9]
     )
+
+
+def test_the_fingerprint_tells_other_data():
+    def fingerprint(texts, labels):
+        return tokenize_examples(as_examples(texts, labels), toy_preprocessor(), np.array).fingerprint()
+
+    numbers = list(range(50))
+    assert fingerprint(TEXTS, numbers) == fingerprint(TEXTS, numbers)
+    others = [
+        (TEXTS[:-1], numbers[:-1]),
+        (TEXTS, numbers[::-1]),
+        (TEXTS[::-1], numbers),
+        ([*TEXTS[1:], "good"], numbers),
+    ]
+    assert len({fingerprint(texts, labels) for texts, labels in [(TEXTS, numbers), *others]}) == 5
 
 
 def test_no_examples():

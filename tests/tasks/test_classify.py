@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from keras_bert.models.classifier import BertClassifier
 from tasks import classify
 from tasks.fine_tuning import fine_tune
 from tests.tasks.test_glue import ARGUMENTS
-from tests.toys import toy_reviews
+from tests.toys import toy_classifier, toy_reviews
 
 TEXTS, NAMES = toy_reviews(200)
 FILES = {
@@ -21,7 +23,7 @@ FILES = {
     "problem_type": "single_label_classification",
     "label_separator": ",",
     "file_format": None,
-    "seed": 1,
+    "hold_out_seed": 1,
     "skip_bad_rows": False,
 }
 
@@ -53,7 +55,7 @@ def test_single_labels_from_csv(toy_checkpoint, tmp_path):
     predictions = (tmp_path / "run" / "predictions" / "dev.csv.tsv").read_text().splitlines()
     model = BertClassifier.from_checkpoint(tmp_path / "run" / "model", sequence_length=16)
     assert [row.split("\t")[1] for row in predictions[1:]] == model.predict_labels(TEXTS[160:])
-    assert predictions[0] == "index\tlabel\tprobability of negative\tprobability of positive"
+    assert predictions[0] == "line\tlabel\tprobability of negative\tprobability of positive"
     assert (tmp_path / "run" / "saved_model" / "1" / "saved_model.pb").is_file()
 
 
@@ -112,3 +114,44 @@ def test_a_missing_column_is_named_with_those_that_there_are(tmp_path):
     train = write_csv(tmp_path / "train.csv", zip(TEXTS, NAMES, strict=True))
     with pytest.raises(ValueError, match=r"text.*review"):
         classify.own_classification(("train",), **{**FILES, "train_file": [train], "text_columns": ["text"]})
+
+
+def test_files_to_predict_that_would_overwrite_each_other(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_csv(tmp_path / folder / "in.csv", zip(TEXTS, NAMES, strict=True))
+    files = {"predict_file": [str(tmp_path / "*" / "in.csv")]}
+    with pytest.raises(ValueError, match="have the same name"):
+        classify.own_classification(("predict",), **{**FILES, **files})
+
+
+def test_macro_f1_counts_every_class():
+    truth = np.array([1, 1, 2])
+    assert classify.single_label_metrics(truth, truth, 3)["macro_f1"] == pytest.approx(2 / 3)
+    assert classify.single_label_metrics(truth - 1, truth - 1, 3)["macro_f1"] == pytest.approx(2 / 3)
+
+
+def test_predictions_say_the_line_also_after_a_skipped_row(tmp_path):
+    write_csv(tmp_path / "in.csv", [("good", "x"), ("bad", "")])
+    (tmp_path / "in.csv").write_text("review,mood\ngood,x\nbroken\nfine,y\n")
+    files = {"predict_file": [str(tmp_path / "in.csv")], "labels": ["a", "b"], "skip_bad_rows": True}
+    task = classify.own_classification(("predict",), **{**FILES, **files})
+    classifier = toy_classifier(labels=("a", "b"))
+    (file,) = task.write_predictions(classifier, tmp_path / "predictions", 8)
+    assert [line.split("\t")[0] for line in file.read_text().splitlines()] == ["line", "2", "4"]
+
+
+@pytest.mark.slow
+def test_rows_held_out_stay_held_out(toy_checkpoint, tmp_path):
+    train = write_csv(tmp_path / "train.csv", zip(TEXTS, NAMES, strict=True))
+    run(("train", "eval"), tmp_path / "run", toy_checkpoint, {"train_file": [train], "hold_out_seed": 7})
+    first = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    (tmp_path / "run" / "evaluation.json").unlink()
+    command = ["tasks.classify", "--mode=eval", f"--run_dir={tmp_path / 'run'}", f"--train_file={train}", "--seed=1"]
+    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text()) == first
+    command[1:] = ["--mode=eval", f"--run_dir={tmp_path / 'new'}", f"--train_file={train}x"]
+    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    assert answer.stderr.splitlines()[-1].startswith("tasks.classify: ")
+    assert "Traceback" not in answer.stderr

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -139,6 +140,54 @@ def test_what_is_missing_is_said_before_anything_is_written(toy_glue, toy_checkp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"freeze": 7}, "freeze must be"),
+        ({"max_seq_length": 64}, "positions"),
+        ({"learning_rates": [float("nan")]}, "peak_learning_rate"),
+        ({"dropout": 2.0}, "dropout rate"),
+    ],
+)
+def test_a_refused_run_leaves_its_folder_to_the_next(toy_glue, toy_checkpoint, tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run("sst2", ("train",), toy_glue, tmp_path / "run", toy_checkpoint, **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_rows_of_any_split_are_found_before_training(toy_glue, toy_checkpoint, tmp_path):
+    for split, row in (("dev", "a fine film\t2\n"), ("test", "7\n")):
+        data = tmp_path / split / "SST-2"
+        shutil.copytree(toy_glue / "SST-2", data)
+        with open(data / f"{split}.tsv", "a") as file:
+            file.write(row)
+        with pytest.raises(ValueError, match=rf"{split}\.tsv, line"):
+            run("sst2", ("train", "predict"), data.parent, tmp_path / "run", toy_checkpoint)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_model_is_used_for_its_own_task_and_never_silently_for_another(toy_glue, toy_checkpoint, tmp_path):
+    run("sst2", ("train", "export"), toy_glue, tmp_path / "one", toy_checkpoint, epochs=0.1)
+    run("sst2", ("train",), toy_glue, tmp_path / "two", toy_checkpoint, epochs=0.1, seeds=[2])
+    with pytest.raises(ValueError, match="has a model of its own"):
+        run("sst2", ("eval",), toy_glue, tmp_path / "one", tmp_path / "two")
+    with pytest.raises(ValueError, match="is of a run for the task 'sst2', and this is 'rte'"):
+        run("rte", ("eval",), toy_glue, tmp_path / "one")
+    # The same export again is the same; another dtype is another version.
+    run("sst2", ("export",), toy_glue, tmp_path / "one")
+    assert [path.name for path in (tmp_path / "one" / "saved_model").iterdir()] == ["1"]
+    run("sst2", ("export",), toy_glue, tmp_path / "one", export_dtype="bfloat16")
+    assert sorted(path.name for path in (tmp_path / "one" / "saved_model").iterdir()) == ["1", "2"]
+    # Other data under the same name are another run.
+    data = tmp_path / "data" / "SST-2"
+    shutil.copytree(toy_glue / "SST-2", data)
+    with open(data / "train.tsv", "a") as file:
+        file.write("a fine film\t1\n")
+    with pytest.raises(FileExistsError, match="data is"):
+        run("sst2", ("train",), data.parent, tmp_path / "two", toy_checkpoint, epochs=0.1, seeds=[2])
+
+
 def test_a_mode_without_data():
     task = Classification("toy", ["a", "b"], "single_label_classification", False, None, "accuracy")
     with pytest.raises(ValueError, match="--mode has 'predict', but toy has no examples to predict"):
@@ -165,6 +214,8 @@ def test_help_answers_at_once_and_names_every_flag():
         ("--freeze=half", "allowed are none, embeddings, encoder, or a positive number"),
         ("--learning_rates=5e-5,x", "must be positive numbers"),
         ("--batch_size=0", "0 is not a positive integer"),
+        ("--epochs=0", "must be more than 0"),
+        ("--learning_rate=nan", "must be a positive number"),
     ],
 )
 def test_a_refused_flag_says_what_is_allowed(flag, said):

@@ -56,4 +56,25 @@ def test_summary_and_best():
     assert (first["minimum"], first["maximum"]) == (0.5, 0.9)
     assert second["standard_deviation"] is None
     assert best_trial(trials)["seed"] == 3
-    assert best_trial([{"score": math.nan}, {"score": -1.0}])["score"] == -1.0
+    assert best_trial([{"score": None}, {"score": -1.0}])["score"] == -1.0
+
+
+def test_a_trial_whose_score_is_no_number_is_counted_and_not_averaged(tmp_path):
+    def train(run, rate, seed):
+        return {"score": math.nan if seed == 1 else 0.5}
+
+    trials = run_trials(tmp_path / "run", {}, [1e-4], [1, 2], train)
+    assert [trial["score"] for trial in trials] == [None, 0.5]
+    assert best_trial(trials)["seed"] == 2
+    (summary,) = summarize_trials(trials)
+    assert (summary["trials"], summary["without_score"], summary["mean"]) == (2, 1, 0.5)
+    assert summarize_trials(trials[:1])[0]["maximum"] is None
+
+
+def test_a_finished_trial_keeps_no_checkpoints(tmp_path):
+    def train(run, rate, seed):
+        (run.path / "checkpoints").mkdir()
+        return {"score": seed}
+
+    trials = run_trials(tmp_path / "run", {}, [1.00000001e-3, 1e-3], [1], train)
+    assert not any((trial_folder(tmp_path / "run", trial) / "checkpoints").exists() for trial in trials)

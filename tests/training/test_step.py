@@ -115,6 +115,21 @@ def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
     assert difference(*results) < 1e-6
 
 
+def test_a_variable_without_gradient_is_left_alone():
+    class WithUnused(TwoHeads):
+        def __init__(self):
+            super().__init__()
+            self.unused = keras.layers.Dense(2, kernel_initializer="ones")
+            self.unused.build((None, 3))
+
+    batches = tf.data.Dataset.from_tensors((tf.ones([4, 3]), tf.ones([4, 2]))).repeat()
+    for parts in (1, 2):
+        model = WithUnused()
+        step = TrainStep(model, BertAdamW(0.1, weight_decay=0.5), parts)
+        step.run(iter(batches), tf.constant(2))
+        assert (model.unused.kernel.numpy() == 1).all()
+
+
 def test_frozen_layers_stay():
     before = [weight.numpy() for weight in toy_classifier(freeze="encoder", **NO_DROPOUT).weights]
     after, _ = train(3, freeze="encoder")

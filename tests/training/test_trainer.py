@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.training.checkpoints import TrainingCheckpoints
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
@@ -50,6 +51,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert resumed.step == whole.step == STEPS
     log = RunDirectory(tmp_path / "parts", {"toy": 1}).read_log()
     assert {"event": "resumed", "step": 14} in log
+    assert resumed.seconds > 0
     last = [
         [
             record["loss"]
@@ -59,6 +61,25 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path):
         for run in ("whole", "parts")
     ]
     assert last[0] == last[1]
+
+
+def test_the_best_weights_are_those_of_the_best_score_if_training_resumes_on_another_path(tmp_path, monkeypatch):
+    """The process is killed after a new best and before a checkpoint knows of it, and the next finds no such score."""
+    save = TrainingCheckpoints.save
+
+    def save_or_stop(checkpoints, iterator, state):
+        if state["step"] == 20:
+            raise Stopped
+        save(checkpoints, iterator, state)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(TrainingCheckpoints, "save", save_or_stop)
+        train(tmp_path / "run", scores=[0.7, 0.9])
+    result, weights, _, trainer = train(tmp_path / "run", scores=[0.1, 0.1])
+    assert (result.best_step, result.best_metrics["dev/accuracy"]) == (10, 0.7)
+    _, _, evaluations, _ = train(tmp_path / "whole")
+    assert difference(weights, evaluations[0]) == 0
+    assert [path.name for path in trainer.checkpoints.path.glob("best_*")] == ["best_00000010"]
 
 
 def test_a_finished_run_does_not_train_again(tmp_path):
