@@ -49,10 +49,16 @@ class Dense(keras.layers.Layer):
         )
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 
-    def call(self, x):
+    def call(self, x, training=False):
         """Maps the last axis of `x`."""
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [rows, input size]
-        rows = self._activation_function(ops.matmul(rows, self.kernel) + self.bias)  # [rows, units]
+        if keras.backend.backend() == "tensorflow":
+            from keras_bert.layers.tensorflow.dense import dense
+
+            kernel, bias = ops.convert_to_tensor(self.kernel), ops.convert_to_tensor(self.bias)
+            rows = dense(rows, kernel, bias, self.activation, self._activation_function, training)
+        else:
+            rows = self._activation_function(ops.matmul(rows, self.kernel) + self.bias)  # [rows, units]
         return ops.reshape(rows, (*ops.shape(x)[:-1], self.units))
 
     def compute_output_shape(self, input_shape):

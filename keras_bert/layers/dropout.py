@@ -43,9 +43,9 @@ class Dropout(keras.layers.Layer):
             return x
         if keras.backend.backend() != "tensorflow":
             return keras.random.dropout(x, self.rate, seed=self.seed_generator)
-        from keras_bert.layers import tensorflow_ops
+        from keras_bert.layers.tensorflow.dropout import dropout
 
-        return tensorflow_ops.dropout(x, self.rate, self.seed_generator.next())
+        return dropout(x, self.rate, self.seed_generator.next())
 
     def _trackable_children(self, save_type="checkpoint", **kwargs):
         # Neither Keras nor tf.train.Checkpoint finds the variable by itself; a resumed run would draw other numbers.

@@ -30,9 +30,9 @@ class Pooler(Dense):
     def __init__(self, units, activation="tanh", initializer_range=0.02, seed=None, **kwargs):
         super().__init__(units, activation, initializer_range, seed, **kwargs)
 
-    def call(self, sequence_output):
+    def call(self, sequence_output, training=False):
         """Maps the first token's vector."""
-        return super().call(sequence_output[:, 0])
+        return super().call(sequence_output[:, 0], training=training)
 
     def compute_output_shape(self, input_shape):
         """[batch, units]."""

@@ -85,8 +85,26 @@ class SelfAttention(keras.layers.Layer):
 
     def call(self, hidden_states, attention_mask, training=False, return_attention_scores=False):
         """Lets every position gather what the mask lets it see."""
-        batch, length, hidden_size = ops.shape(hidden_states)
-        projected = self.query_key_value(hidden_states)  # [batch, length, 3 * hidden]
+        projected = self.query_key_value(hidden_states, training=training)  # [batch, length, 3 * hidden]
+        if keras.backend.backend() == "tensorflow" and not return_attention_scores:
+            context = self._attend_on_tensorflow(projected, attention_mask, training)
+        else:
+            context, probabilities = self._attend(projected, attention_mask, training)
+        output = self.output_projection(context, training=training)
+        return (output, probabilities) if return_attention_scores else output
+
+    def _attend_on_tensorflow(self, projected, attention_mask, training):
+        from keras_bert.layers.tensorflow.attention import attend
+
+        seen, unseen = (ops.cast(score, projected.dtype) for score in (0.0, MASKED_SCORE))
+        masked_scores = ops.where(ops.cast(attention_mask, "bool"), seen, unseen)[:, None]
+        rate = self.dropout.rate if training else 0.0
+        seed = self.dropout.seed_generator.next() if rate else None
+        return attend(projected, masked_scores, self.num_attention_heads, rate, seed)
+
+    def _attend(self, projected, attention_mask, training):
+        """The context, and the probabilities before dropout."""
+        batch, length, width = ops.shape(projected)
         projected = ops.reshape(projected, (batch, length, 3, self.num_attention_heads, self.head_size))
         projected = ops.transpose(projected, (2, 0, 3, 1, 4))  # [3, batch, heads, length, head size]
         query, key, value = ops.unstack(projected, 3)  # not by index: its gradient would write three padded copies
@@ -96,9 +114,8 @@ class SelfAttention(keras.layers.Layer):
         probabilities = ops.softmax(scores, axis=-1)
         dropped = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
         context = ops.matmul(dropped, value)  # [batch, heads, from, head size]
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, hidden_size))
-        output = self.output_projection(context)
-        return (output, probabilities) if return_attention_scores else output
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, width // 3))
+        return context, probabilities
 
     def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
         """The input's shape."""

@@ -96,7 +96,8 @@ class TransformerBlock(keras.layers.Layer):
         hidden_states = self.self_attention_layer_norm(residual + attended)
 
         residual = hidden_states
-        hidden_states = self.output_projection(self.intermediate(hidden_states))
+        hidden_states = self.intermediate(hidden_states, training=training)
+        hidden_states = self.output_projection(hidden_states, training=training)
         hidden_states = self.output_dropout(hidden_states, training=training)
         hidden_states = self.output_layer_norm(residual + hidden_states)
         return (hidden_states, scores) if return_attention_scores else hidden_states

@@ -73,6 +73,14 @@ def test_attention_scores_are_probabilities_over_what_may_be_seen():
     assert not np.array(scores)[:, :, ~mask[0]].any()
 
 
+def test_asking_for_attention_scores_changes_no_output():
+    layer = SelfAttention(2, attention_probs_dropout_prob=0.0, seed=1)
+    mask = np.tril(np.ones([5, 5], bool))[None]
+    for training in (False, True):
+        output, _ = layer(HIDDEN, mask, training=training, return_attention_scores=True)
+        np.testing.assert_allclose(layer(HIDDEN, mask, training=training), output, rtol=1e-5, atol=1e-8)
+
+
 def test_a_row_without_keys_is_finite():
     layer = SelfAttention(2, seed=1)
     assert np.isfinite(layer(HIDDEN, np.zeros([2, 1, 5], bool))).all()
