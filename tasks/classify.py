@@ -147,12 +147,7 @@ def own_classification(
         logging.info("%d labels: %s", len(labels), ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else ""))
     if train is not None and not evaluation:
         train, evaluation["dev"] = hold_out(train, dev_share, hold_out_seed)
-    files = [Path(file) for pattern in predict_file for file in find_files(pattern)]
-    if len({file.name for file in files}) < len(files):
-        raise ValueError(
-            f"two of the files to predict have the same name: {sorted(map(str, files))}; predictions/ has a file for "
-            "each name, so rename one"
-        )
+    files = distinct_names(Path(file) for pattern in predict_file for file in find_files(pattern))
     metrics, score = METRICS[problem_type]
     return Classification(
         name="classify",
@@ -175,6 +170,14 @@ def own_classification(
             "hold_out_seed": hold_out_seed,
         },
     )
+
+
+def distinct_names(files):
+    """Paths as a list, after checking that none has the name of another: predictions/ has a file for each name."""
+    files = list(files)
+    if len({file.name for file in files}) < len(files):
+        raise ValueError(f"two of the files to predict have the same name: {sorted(map(str, files))}; rename one")
+    return files
 
 
 def write_own_predictions(label_separator, folder, name, lines, predictions, probabilities, labels):

@@ -465,8 +465,10 @@ def test_predict_leaves_a_model_that_tensorflow_can_save(tmp_path):
     classifier = toy_classifier()
     classifier.predict(TEXTS, verbose=0)
     tf.train.Checkpoint(model=classifier).write(str(tmp_path / "checkpoint"))
-    classifier.export(tmp_path / "1")
     classifier.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), classifier.predict(TEXTS, verbose=0), atol=1e-6)
+    assert (tmp_path / "checkpoint.index").is_file()
 
 
 def test_predict_sees_weights_that_changed():
