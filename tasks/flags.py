@@ -48,7 +48,7 @@ def define_fine_tuning_flags():
     )
     flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
     flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
-    flags.DEFINE_integer("eval_batch_size", 32, "Examples in a batch of evaluation and prediction.", lower_bound=1)
+    flags.DEFINE_integer("eval_batch_size", 64, "Examples in a batch of evaluation and prediction.", lower_bound=1)
     flags.DEFINE_enum("export_dtype", None, ["float32", "bfloat16"], "dtype of the SavedModel; default: the model's.")
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
     flags.DEFINE_bool("skip_bad_rows", False, "Count and skip malformed rows, instead of stopping at the first.")

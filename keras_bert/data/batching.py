@@ -34,8 +34,8 @@ class BatchPlan:
     >>> plan = BatchPlan([3, 20, 4, 21, 5], batch_size=2, seed=1)
     >>> plan.batches_per_epoch
     3
-    >>> sorted(sorted(batch.tolist()) for batch in plan.epoch(0))[-1]
-    [1, 3]
+    >>> sorted(len(batch) for batch in plan.epoch(0))
+    [1, 2, 2]
     """
 
     def __init__(self, lengths, batch_size=None, token_budget=None, bucket_step=BUCKET_STEP, seed=None):
@@ -121,8 +121,8 @@ def training_batches(examples, plan):
         plan: a `BatchPlan` of their lengths.
 
     Returns:
-        tf.data.Dataset of `(inputs, labels)`, padded to the end of the batch's longest bucket. Its iterator can be
-        checkpointed.
+        tf.data.Dataset of `(inputs, labels)`, padded to the end of the batch's longest bucket, not beyond the longest
+        example. Its iterator can be checkpointed.
 
     Example:
 
@@ -130,7 +130,7 @@ def training_batches(examples, plan):
     >>> examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], labels=np.array([0, 1]))
     >>> batches = training_batches(examples, BatchPlan(examples.lengths, batch_size=2, seed=1))
     >>> next(iter(batches))[0]["token_ids"].shape
-    TensorShape([2, 8])
+    TensorShape([2, 3])
     """
     multiple = plan.bucket_step or 1
     batches = plan.dataset().map(lambda indices: examples.batch(indices, multiple), num_parallel_calls=1)

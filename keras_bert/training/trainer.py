@@ -53,7 +53,7 @@ class Trainer:
         score: str or None. The number of `evaluate` of which more is better; the weights that have most are kept. None
             keeps the last.
         checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training, and at least
-            200. There is one after every evaluation, too.
+            200. There is one at the end, too.
         keep_checkpoints: int. How many of the newest stay.
         progress: bool. Whether to show a progress bar on standard error.
 
@@ -170,12 +170,11 @@ class Trainer:
         last = step == self.num_train_steps
         if step % self.log_every == 0 or last:
             bar.set_postfix(recorder.record(step))
-        evaluates = self.evaluate is not None and (step % self.evaluate_every == 0 or last)
-        if evaluates:
+        if self.evaluate is not None and (step % self.evaluate_every == 0 or last):
             self._evaluate(state)
             recorder.restart_clock()
         state["seconds"] += time.perf_counter() - started
-        if step % self.checkpoint_every == 0 or last or evaluates:
+        if step % self.checkpoint_every == 0 or last:
             self.checkpoints.save(iterator, state)
             recorder.restart_clock()
 

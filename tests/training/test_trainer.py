@@ -68,7 +68,7 @@ def test_the_best_weights_are_those_of_the_best_score_if_training_resumes_on_ano
     save = TrainingCheckpoints.save
 
     def save_or_stop(checkpoints, iterator, state):
-        if state["step"] == 20:
+        if state["step"] == 21:
             raise Stopped
         save(checkpoints, iterator, state)
 
