@@ -1,5 +1,6 @@
 """A file of any size is classified in order, in bounded memory, completely or not at all."""
 
+import contextlib
 import json
 import random
 import signal
@@ -387,11 +388,16 @@ def test_an_interrupt_removes_the_unfinished_output(models, tmp_path):
         while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert [path.name.split("-")[0] for path in tmp_path.iterdir()] == [".out.tsv.unfinished"]
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        # The input stays open, or the program could come to its end first. Python drops an interrupt that arrives while
+        # an object is being finalized: a user would press Ctrl-C again, too.
+        while process.poll() is None and time.monotonic() < deadline + 30:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
     finally:
         process.kill()
-    assert process.returncode != 0
+        process.communicate()
+    assert process.returncode not in (0, -signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
 
 
