@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from keras_bert.data.bad_rows import quotation
 from keras_bert.data.delimited import read_columns
-from keras_bert.data.json_lines import read_objects
-from keras_bert.data.text_lines import decode_line, is_encodable, numbered_lines
+from keras_bert.data.json_lines import read_values
+from keras_bert.data.text_lines import check_text, decode_line, numbered_lines
 
 _COUNTED_AT_ONCE = 2**20  # bytes
 
@@ -53,12 +53,14 @@ def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
     any_row = False
     for line, values in _numbered_values(path, file_format, [*text_columns, *kept_columns], bad_rows):
         texts = tuple(values[: len(text_columns)])
-        reason = _why_unusable(text_columns, texts)
-        if reason is None:
+        try:
+            for column, text in zip(text_columns, texts, strict=True):
+                check_text(column, text)
+        except ValueError as error:
+            bad_rows.report(path, line, str(error))
+        else:
             any_row = True
             yield Row(line, texts, tuple(values[len(text_columns) :]))
-        else:
-            bad_rows.report(path, line, reason)
     if not any_row:
         raise ValueError(f"no row of {path} can be used; {bad_rows.count} were skipped, the log has the first ones")
 
@@ -67,7 +69,7 @@ def _numbered_values(path, file_format, columns, bad_rows):
     if file_format == "txt":
         return _read_lines(path, bad_rows)
     if file_format == "jsonl":
-        return _read_keys(path, columns, bad_rows)
+        return read_values(path, columns, bad_rows)
     return read_columns(path, columns, file_format, bad_rows)
 
 
@@ -80,24 +82,6 @@ def _read_lines(path, bad_rows):
             bad_rows.report(path, line, str(error))
     if not line:
         raise ValueError(f"{path} has no rows")
-
-
-def _read_keys(path, columns, bad_rows):
-    for line, row in read_objects(path, bad_rows):
-        missing = [column for column in columns if column not in row]
-        if missing:
-            bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")
-        else:
-            yield line, [row[column] for column in columns]
-
-
-def _why_unusable(columns, texts):
-    for column, text in zip(columns, texts, strict=True):
-        if not isinstance(text, str):
-            return f"{column!r} must be a string, got {quotation(text)}"
-        if not text.isascii() and not is_encodable(text):
-            return f"{column!r} holds half of a surrogate pair, which UTF-8 cannot encode: {quotation(text)}"
-    return None
 
 
 def count_lines(path):

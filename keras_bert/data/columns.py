@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_bert.data.text_lines import is_encodable
+
 TEXT_COLUMNS = ("text",)
 PAIR_COLUMNS = ("text_a", "text_b")
 
@@ -70,14 +72,6 @@ def _string_array(values, name):
     for i, value in enumerate(values):
         if not isinstance(value, (str, bytes)):
             raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
-        if isinstance(value, str) and not _is_encodable(value):
+        if isinstance(value, str) and not is_encodable(value):
             raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
     return values
-
-
-def _is_encodable(text):
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -4,11 +4,11 @@ import functools
 import glob
 from pathlib import Path
 
-from keras_bert.data.bad_rows import BadRows, quotation
+from keras_bert.data.bad_rows import BadRows
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.data.delimited import check_columns, read_columns, read_header
 from keras_bert.data.example_stream import ExampleStream
-from keras_bert.data.json_lines import read_objects
+from keras_bert.data.json_lines import read_values
 from keras_bert.data.label_values import (
     MULTI_LABEL,
     PROBLEM_TYPES,
@@ -18,7 +18,7 @@ from keras_bert.data.label_values import (
     label_name,
     label_number,
 )
-from keras_bert.data.text_lines import check_is_file, is_encodable
+from keras_bert.data.text_lines import check_is_file, check_text
 
 _FORMAT_BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 FILE_FORMATS = ("tsv", "csv", "jsonl")
@@ -80,7 +80,7 @@ def read_examples(
         separator = None if path_format == "jsonl" else label_separator
         read_label = None if label_column is None else functools.partial(_label, problem_type, separator)
         if path_format == "jsonl":
-            rows = functools.partial(_read_json_values, path, columns, bad_rows)
+            rows = functools.partial(read_values, path, columns, bad_rows)
         else:
             check_columns(path, read_header(path, path_format), columns)
             rows = functools.partial(read_columns, path, columns, path_format, bad_rows)
@@ -149,15 +149,6 @@ def _format_of(path, file_format):
     return file_format
 
 
-def _read_json_values(path, columns, bad_rows):
-    for line, row in read_objects(path, bad_rows):
-        missing = [column for column in columns if column not in row]
-        if missing:
-            bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")
-        else:
-            yield line, [row[column] for column in columns]
-
-
 def _read_file(path, rows, text_columns, read_label, bad_rows):
     for line, values in rows():
         try:
@@ -173,10 +164,7 @@ def _read_file(path, rows, text_columns, read_label, bad_rows):
 
 def _texts(columns, texts):
     for column, text in zip(columns, texts, strict=True):
-        if not isinstance(text, str):
-            raise ValueError(f"{column!r} must be a string, got {quotation(text)}")
-        if not text.isascii() and not is_encodable(text):
-            raise ValueError(f"{column!r} holds half of a surrogate pair, which UTF-8 cannot encode: {quotation(text)}")
+        check_text(column, text)
     return dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
 
 

@@ -44,6 +44,35 @@ def read_objects(path, bad_rows=None):
         raise ValueError(f"{path} has no rows")
 
 
+def read_values(path, columns, bad_rows=None):
+    """The values of some keys of a JSON Lines file's objects: what `read_columns` is for TSV and CSV.
+
+    Args:
+        path, bad_rows: as for `read_objects`; an object without one of the keys is a bad row.
+        columns: list of str. The keys.
+
+    Returns:
+        Iterator of `(int, list)`, the number of the line, from 1, and the values in the order of the keys.
+
+    Raises:
+        FileNotFoundError, ValueError, BadRowError: as for `read_objects`.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "train.jsonl"
+    >>> _ = path.write_text('{"text": "a", "label": 1}\\n')
+    >>> list(read_values(path, ["label", "text"]))
+    [(1, [1, 'a'])]
+    """
+    bad_rows = BadRows() if bad_rows is None else bad_rows
+    for line, row in read_objects(path, bad_rows):
+        missing = [column for column in columns if column not in row]
+        if missing:
+            bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")
+        else:
+            yield line, [row[column] for column in columns]
+
+
 def _parse(text):
     try:
         value = json.loads(text, parse_constant=_refuse_constant)

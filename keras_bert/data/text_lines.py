@@ -4,6 +4,8 @@ import gzip
 import zlib
 from pathlib import Path
 
+from keras_bert.data.bad_rows import quotation
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # Longer than any example of text: what has no line ends is no text file, and would fill the memory.
@@ -109,6 +111,28 @@ def decode_line(line):
     if "\0" in text:
         raise ValueError(f"holds a NUL character at position {text.index(chr(0)) + 1}; is the file UTF-16, or damaged?")
     return text
+
+
+def check_text(column, text):
+    """Refuses a value that is not a text.
+
+    Args:
+        column: str. Where the value stands, for the message.
+        text: the value.
+
+    Raises:
+        ValueError: if it is not a string, or one that UTF-8 cannot encode.
+
+    Example:
+
+    >>> check_text("review", 3)
+    Traceback (most recent call last):
+    ValueError: 'review' must be a string, got 3
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"{column!r} must be a string, got {quotation(text)}")
+    if not text.isascii() and not is_encodable(text):
+        raise ValueError(f"{column!r} holds half of a surrogate pair, which UTF-8 cannot encode: {quotation(text)}")
 
 
 def is_encodable(text):

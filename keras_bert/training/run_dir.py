@@ -107,26 +107,6 @@ def read_configuration(path):
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def find_configuration(path):
-    """The configuration of the run in a folder, or None if there is no run.
-
-    Args:
-        path: str or Path.
-
-    Returns:
-        dict or None.
-
-    Example:
-
-    >>> find_configuration("no such folder") is None
-    True
-    """
-    try:
-        return read_configuration(path)
-    except FileNotFoundError:
-        return None
-
-
 def write_json(path, value):
     """Writes a JSON file whole or not at all.
 

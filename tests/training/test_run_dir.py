@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_bert.training.run_dir import RunDirectory, find_configuration, read_configuration, write_json
+from keras_bert.training.run_dir import RunDirectory, read_configuration, write_json
 
 CONFIGURATION = {"learning_rate": 5e-5, "labels": ["a", "b"], "seed": None}
 
@@ -46,7 +46,6 @@ def test_log(tmp_path):
 
 
 def test_no_run(tmp_path):
-    assert find_configuration(tmp_path) is None
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         read_configuration(tmp_path)
 
