@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.layers.dropout import Dropout
+from keras_bert.models.prediction import Predictor
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 BATCH_SIZE, STEPS = 16, 8
@@ -44,6 +45,20 @@ def dropout_masks(strategy):
     return [[mask.numpy() for mask in strategy.experimental_local_results(draw())] for _ in range(2)]
 
 
+def devices_of_prediction():
+    """Where `predict` runs batches when its caller asks for the second device."""
+    predictor, devices = Predictor(), []
+
+    def watched(batch):
+        devices.append(tf.zeros([]).device)
+        return tf.ones([1])
+
+    predictor._compiled = lambda *_: watched
+    with tf.device("CPU:1"):
+        predictor(None, tf.data.Dataset.range(3).map(lambda row: {"token_ids": row}), verbose=0)
+    return devices
+
+
 def main():
     """Compares, and prints one line of JSON."""
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -64,6 +79,7 @@ def main():
         windowed.predict(["a text"], verbose=0)
     except ValueError as error:
         found["windows"] = str(error)
+    found["devices of prediction"] = devices_of_prediction()
     masks = dropout_masks(mirrored)
     found["equal draws"] = [float((one == two).mean()) for one, two in (masks[0], masks[1], (masks[0][0], masks[1][0]))]
     found["repeated draws"] = bool(np.array_equal(masks, dropout_masks(mirrored)))

@@ -29,6 +29,10 @@ def test_windows_are_refused(found):
     assert "cannot be shared out between 2 replicas" in found["windows"]
 
 
+def test_prediction_runs_where_the_caller_asks(found):
+    assert [device[-5:] for device in found["devices of prediction"]] == ["CPU:1"] * 3
+
+
 def test_replicas_draw_different_dropout_masks_that_repeat_with_the_seed(found):
     # Of 64 fair draws, two masks agree on about half, and on all of them never.
     assert all(0.2 < equal < 0.8 for equal in found["equal draws"])
