@@ -234,7 +234,8 @@ def main(argv):
 
     tasks.flags.log_to_standard_error()
     with tasks.flags.errors_without_traceback("tasks.classify"):
-        fine_tune(own_classification(**task_arguments()), **tasks.flags.fine_tuning_arguments())
+        arguments = tasks.flags.fine_tuning_arguments()
+        fine_tune(own_classification(**task_arguments()), **arguments)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,20 @@
 
 import functools
 import json
+import math
 from pathlib import Path
 
 from absl import logging
 
 from keras_bert.checkpoints.presets import PRESETS, resolve_preset
 from keras_bert.data.batching import BatchPlan, training_batches
+from keras_bert.models.reinitialize import reinitialize_top_blocks
+from keras_bert.training.cluster import watch_workers
 from keras_bert.training.experiment import best_trial, run_trials, summarize_trials, trial_folder
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import read_configuration, write_json
 from keras_bert.training.schedule import WarmupSchedule
+from keras_bert.training.strategy import cluster_of, make_strategy, worker_barrier, worker_of
 from keras_bert.training.trainer import Trainer
 
 # The folder of a run's weights, in the form that `from_checkpoint` reads.
@@ -20,14 +24,46 @@ _RESULTS_NAME = "results.json"
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
 # What may change when a run is resumed.
-_WITHOUT_INFLUENCE = ("checkpoint_every", "log_every", "steps_per_call", "progress", "micro_batches")
+_WITHOUT_INFLUENCE = (
+    "checkpoint_every",
+    "log_every",
+    "steps_per_call",
+    "progress",
+    "micro_batches",
+    "jit",
+    "should_stop",
+)
+# Below so many examples Adam's bias correction steadies fine-tuning (arXiv 2006.05987, section 4.1: sets of up to 10k).
+_SMALL_SET = 10_000
 
 
-def fine_tune(
+def fine_tune(task, modes, run_dir, init_checkpoint, strategy=None, **arguments):
+    """Does what the modes ask for, in the folder of a run; all workers of the strategy call it.
+
+    Args:
+        task, modes, run_dir, init_checkpoint, **arguments: as for `fine_tune_on_worker`.
+        strategy: tf.distribute.Strategy; None is one device.
+
+    Returns:
+        dict: after training what is in `results.json`; `evaluation`, if the modes hold "eval".
+
+    Raises:
+        WorkerLostError: if another worker is lost; the message names it.
+        FileExistsError, FileNotFoundError, ValueError: as `fine_tune_on_worker`.
+    """
+    strategy = strategy or make_strategy("one_device")
+    with watch_workers(cluster_of(strategy)):
+        results = fine_tune_on_worker(task, modes, run_dir, init_checkpoint, strategy, **arguments)
+        worker_barrier(strategy)()  # the end of one would look like a fault to those that are still there
+    return results
+
+
+def fine_tune_on_worker(
     task,
     modes,
     run_dir,
     init_checkpoint,
+    strategy,
     learning_rates,
     seeds,
     max_seq_length,
@@ -36,10 +72,12 @@ def fine_tune(
     precision,
     eval_batch_size,
     export_dtype,
+    recompute=False,
+    reinitialize_blocks=None,
     given=frozenset(),
     **training,
 ):
-    """Does what the modes ask for, in the folder of a run.
+    """One worker's part of `fine_tune`.
 
     Args:
         task: what is learned, such as `tasks.classification.Classification`.
@@ -47,12 +85,16 @@ def fine_tune(
         run_dir: str or Path. A run that was interrupted goes on with the same arguments.
         init_checkpoint: str or Path, the weights to begin with: a checkpoint, another run's folder, or the name of a
             preset. Without training it is the model itself, unless the run has one.
+        strategy: tf.distribute.Strategy that training runs on. Of several workers only the first writes, evaluates in
+            the end, predicts and exports.
         learning_rates, seeds: lists; every rate is tried with every seed, and the best on dev is taken.
         max_seq_length: int. Most tokens in an input.
         freeze, dropout: as for `BertClassifier`.
         precision: str. The dtype policy.
         eval_batch_size: int.
         export_dtype: str or None.
+        recompute: bool, as for `BertEncoder`.
+        reinitialize_blocks: int or None, how many of the highest blocks begin anew, with the pooler.
         given: names of the arguments that the user gave; without training the others are those of the run.
         **training: further arguments of `train`.
 
@@ -66,34 +108,56 @@ def fine_tune(
     """
     run_dir = Path(run_dir)
     task.check(modes)
+    is_chief = worker_of(strategy)[0] == 0
     model_arguments = {"max_seq_length": max_seq_length, "precision": precision}
     results = {}
     if "train" in modes:
         start = resolve_checkpoint(init_checkpoint)
-        make_model = functools.partial(task.make_model, start, freeze=freeze, dropout=dropout, **model_arguments)
+        make_model = functools.partial(
+            task.make_model, start, freeze=freeze, dropout=dropout, recompute=recompute, **model_arguments
+        )
         configuration = {
             # A first model and all data, so that what does not fit is known before the folder belongs to this run.
-            **check_training(task, make_model(seed=seeds[0]), learning_rates, **training),
+            **check_training(task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, **training),
             "init_checkpoint": str(start),
             **model_arguments,
             "freeze": freeze,
             "dropout": dropout,
+            "reinitialize_blocks": reinitialize_blocks,
             **{name: value for name, value in training.items() if name not in _WITHOUT_INFLUENCE},
         }
 
         def train_trial(run, learning_rate, seed):
-            return train(task, make_model(seed=seed), run, learning_rate, seed, eval_batch_size, **training)
+            with strategy.scope():
+                model = make_model(seed=seed)
+                if reinitialize_blocks is not None:
+                    reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
+            return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
 
-        results = summarize(task, configuration, run_trials(run_dir, configuration, learning_rates, seeds, train_trial))
-        write_json(run_dir / _RESULTS_NAME, results)
+        trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief)
+        results = summarize(task, configuration, trials)
+        if is_chief:
+            write_json(run_dir / _RESULTS_NAME, results)
+    if {"eval", "predict", "export"} & set(modes) and is_chief:
+        results |= use_trained(
+            task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments
+        )
+    return results
+
+
+def use_trained(task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments):
+    """Evaluates, predicts and exports with the model of a run, or a checkpoint; arguments as for `fine_tune`.
+
+    Returns:
+        dict, as `use_model` gives.
+    """
+    if "train" in modes:
         folder = _best_model(run_dir)
     else:
         folder, saved = find_model(task, run_dir, init_checkpoint)
         model_arguments |= {name: saved[name] for name in _OF_THE_MODEL if name in saved and name not in given}
-    if {"eval", "predict", "export"} & set(modes):
-        model = task.make_model(folder, trained=True, **model_arguments)
-        results |= use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype)
-    return results
+    model = task.make_model(folder, trained=True, **model_arguments)
+    return use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype)
 
 
 def summarize(task, configuration, trials):
@@ -108,12 +172,13 @@ def summarize(task, configuration, trials):
     }
 
 
-def check_training(task, model, learning_rates, **training):
+def check_training(task, model, learning_rates, reinitialize_blocks, **training):
     """Refuses data, rates and sizes that training would stumble over later.
 
     Args:
         task, model: the task and a model of it.
         learning_rates: list of float.
+        reinitialize_blocks: int or None.
         **training: as for `train`.
 
     Returns:
@@ -122,6 +187,8 @@ def check_training(task, model, learning_rates, **training):
     Raises:
         ValueError: if something does not fit.
     """
+    if reinitialize_blocks is not None:
+        reinitialize_top_blocks(model.encoder, reinitialize_blocks)
     configuration = task.configuration(model)
     for rate in learning_rates:
         make_plan(task.training_examples(model), rate, seed=0, **training)
@@ -160,28 +227,37 @@ def train(
     learning_rate,
     seed,
     eval_batch_size,
+    strategy,
     weight_decay,
     clip_norm,
     bias_correction,
+    layer_decay,
+    patience,
     evaluate_every,
     micro_batches,
+    jit,
     checkpoint_every,
     log_every,
     steps_per_call,
     progress,
+    should_stop=None,
     **plan_arguments,
 ):
     """Trains a model once, and writes its best weights to the folder of the run.
 
     Args:
-        task, model: the task and its model.
+        task, model: the task and its model, made in the strategy's scope.
         run: a `RunDirectory`.
         learning_rate: float. The peak.
-        seed: int. Of the order of the data.
+        seed: int. Of the order of the data and of dropout.
         eval_batch_size: int.
-        weight_decay, clip_norm, bias_correction: as for `BertAdamW`.
+        strategy: tf.distribute.Strategy.
+        weight_decay, clip_norm: as for `BertAdamW`.
+        bias_correction: bool, as for `BertAdamW`; None is on sets of fewer than 10,000 examples.
+        layer_decay: float, as for `BertEncoder.learning_rate_factors`.
         evaluate_every: int or None, updates; None is once an epoch.
-        micro_batches, checkpoint_every, log_every, steps_per_call, progress: as for `Trainer`.
+        patience, micro_batches, jit, checkpoint_every, log_every, steps_per_call, progress, should_stop: as for
+            `Trainer`.
         **plan_arguments: further ones of `make_plan`.
 
     Returns:
@@ -189,24 +265,41 @@ def train(
     """
     examples = task.training_examples(model)
     plan, rate = make_plan(examples, learning_rate, seed, **plan_arguments)
-    log_plan(model, examples, plan, rate, micro_batches, **plan_arguments)
+    if bias_correction is None:
+        bias_correction = len(examples) < _SMALL_SET
+    with strategy.scope():
+        optimizer = BertAdamW(
+            rate,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            bias_correction=bias_correction,
+            learning_rate_factors=model.encoder.learning_rate_factors(layer_decay) if layer_decay != 1 else (),
+        )
+    worker_index, num_workers = worker_of(strategy)
     result = Trainer(
         model,
-        BertAdamW(rate, weight_decay=weight_decay, clip_norm=clip_norm, bias_correction=bias_correction),
+        optimizer,
         run,
         rate.num_train_steps,
-        micro_batches=micro_batches,
+        strategy,
         steps_per_call=steps_per_call,
         log_every=log_every,
         evaluate=lambda: task.evaluate(model, eval_batch_size),
         evaluate_every=evaluate_every or plan.batches_per_epoch,
         score=task.score,
+        patience=patience,
         checkpoint_every=checkpoint_every,
+        should_stop=should_stop,
+        facts=describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments),
         progress=progress,
-    ).train(training_batches(examples, plan))
-    if not (run.path / MODEL_FOLDER).exists():
-        model.save_checkpoint(run.path / MODEL_FOLDER)
-    task.draw_training_curve(run.path, run.read_log())
+        micro_batches=micro_batches,
+        seed=seed,
+        jit=jit,
+    ).train(training_batches(examples, plan, worker_index, num_workers))
+    if worker_index == 0:
+        if not (run.path / MODEL_FOLDER).exists():
+            model.save_checkpoint(run.path / MODEL_FOLDER)
+        task.draw_training_curve(run.path, run.read_log())
     return {
         "score": result.best_metrics[task.score],
         "metrics": result.best_metrics,
@@ -217,20 +310,27 @@ def train(
     }
 
 
-def log_plan(model, examples, plan, rate, micro_batches, batch_size, token_budget, **_):
-    """Says in the log what is about to be trained."""
+def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, batch_size, token_budget, **_):
+    """What is about to be trained, as facts for the log: dict of str to str."""
     trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
-    sizes = ((batch_size, "examples"), (token_budget, "tokens"))
-    for name, value in {
+    replicas = strategy.num_replicas_in_sync
+
+    def size(parts):
+        sizes = ((batch_size, "examples"), (token_budget, "tokens"))
+        return "at most " + " and ".join(f"{math.ceil(number / parts)} {unit}" for number, unit in sizes if number)
+
+    return {
         "examples": f"{len(examples)} of {examples.lengths.mean():.1f} tokens",
         "updates": f"{rate.num_train_steps}, {plan.batches_per_epoch} an epoch",
-        "batch": "at most " + " and ".join(f"{number} {unit}" for number, unit in sizes if number),
-        "micro-batches": micro_batches,
+        "batch": size(1),
+        "batch of a replica": size(replicas),
+        "micro-batch": f"{size(replicas * micro_batches)} ({micro_batches} of them a replica)",
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
+        "bias correction": f"{bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
         "precision": model.dtype_policy.name,
         "trainable parameters": f"{trainable:,}",
-    }.items():
-        logging.info("%-22s%s", name, value)
+        "order of the data": f"by seed {plan.seed} and epoch",
+    }
 
 
 def use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype):

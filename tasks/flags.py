@@ -7,8 +7,11 @@ import sys
 
 from absl import flags, logging
 
+from tasks.distribution import define_distribution_flags, strategy_from_flags
+from tasks.interruption import TERMINATED, stop_on_sigterm
+
 MODES = ("train", "eval", "predict", "export")
-PRECISIONS = ("float32", "mixed_bfloat16")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("bert", "linear")
 
 
@@ -22,10 +25,12 @@ def define_fine_tuning_flags():
     )
     flags.DEFINE_float("epochs", 3.0, "Passes over the training examples, more than 0.")
     flags.register_validator("epochs", lambda epochs: 0 < epochs < float("inf"), "must be more than 0")
-    flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices and micro-batches.", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices together.", lower_bound=1)
     flags.DEFINE_integer("token_budget", None, "Most tokens in a batch, with padding; batches vary.", lower_bound=1)
     flags.DEFINE_integer("bucket_step", 8, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0)
-    flags.DEFINE_integer("micro_batches", 1, "Parts that a batch is cut into, to save memory.", lower_bound=1)
+    flags.DEFINE_integer("micro_batches", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1)
+    flags.DEFINE_bool("recompute", False, "Compute activations anew for the gradient, to save memory.")
+    flags.DEFINE_bool("jit", False, "Compile forward and backward pass with XLA, once for every shape of a batch.")
     flags.DEFINE_float("learning_rate", 5e-5, "Peak of the learning rate.")
     flags.register_validator("learning_rate", lambda rate: 0 < rate < float("inf"), "must be a positive number")
     flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
@@ -40,9 +45,19 @@ def define_fine_tuning_flags():
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates that warm up.", 0.0, 1.0)
     flags.DEFINE_float("weight_decay", 0.01, "Decay of the weights.", lower_bound=0.0)
     flags.DEFINE_float("clip_norm", 1.0, "Largest global norm of the gradients.", lower_bound=1e-9)
-    flags.DEFINE_bool("bias_correction", False, "Adam's bias correction, which the original lacks.")
+    flags.DEFINE_bool(
+        "bias_correction", None, "Adam's bias correction, which the original lacks; default: below 10,000 examples."
+    )
+    flags.DEFINE_float(
+        "layer_decay", 1.0, "Learning rate of a block, as a share of that of the block above.", 1e-9, 1.0
+    )
+    flags.DEFINE_integer(
+        "reinitialize_blocks", None, "How many of the highest blocks begin anew, with the pooler; default: nothing.", 0
+    )
     flags.DEFINE_enum("precision", "float32", PRECISIONS, "mixed_bfloat16 is faster where the processor has it.")
+    flags.DEFINE_bool("deterministic", False, "Make every operation give the same bits each time; slower.")
     flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: once an epoch.", 1)
+    flags.DEFINE_integer("patience", None, "End after so many evaluations in a row without a better score.", 1)
     flags.DEFINE_integer(
         "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
     )
@@ -50,18 +65,23 @@ def define_fine_tuning_flags():
     flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
     flags.DEFINE_integer("eval_batch_size", 64, "Examples in a batch of evaluation and prediction.", lower_bound=1)
     flags.DEFINE_enum("export_dtype", None, ["float32", "bfloat16"], "dtype of the SavedModel; default: the model's.")
+    define_distribution_flags()
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
     flags.DEFINE_bool("skip_bad_rows", False, "Count and skip malformed rows, instead of stopping at the first.")
 
 
 def fine_tuning_arguments():
-    """The flags' values as the keyword arguments of `tasks.fine_tuning.fine_tune`.
+    """The flags' values as the keyword arguments of `tasks.fine_tuning.fine_tune`; to be called before TensorFlow
+    computes anything.
+
+    It makes the strategy, sets TensorFlow to be deterministic if that is asked for, and takes SIGTERM.
 
     Returns:
         dict. `given` are the names of the flags that the command line has.
 
     Raises:
         absl.flags.IllegalFlagValueError: if two flags contradict each other.
+        ValueError, RuntimeError, OSError: as `keras_bert.training.strategy.make_strategy`.
     """
     values = flags.FLAGS
     if values["learning_rate"].present and values["learning_rates"].present:
@@ -69,7 +89,14 @@ def fine_tuning_arguments():
     if values.token_budget is not None and not values.bucket_step:
         raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
     rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
+    strategy = strategy_from_flags()
+    if values.deterministic:
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
     return {
+        "strategy": strategy,
+        "should_stop": stop_on_sigterm(),
         "modes": tuple(values.mode),
         "run_dir": values.run_dir,
         "init_checkpoint": values.init_checkpoint,
@@ -89,6 +116,11 @@ def fine_tuning_arguments():
         "weight_decay": values.weight_decay,
         "clip_norm": values.clip_norm,
         "bias_correction": values.bias_correction,
+        "layer_decay": values.layer_decay,
+        "reinitialize_blocks": values.reinitialize_blocks,
+        "patience": values.patience,
+        "recompute": values.recompute,
+        "jit": values.jit,
         "evaluate_every": values.evaluate_every,
         "micro_batches": values.micro_batches,
         "checkpoint_every": values.checkpoint_every,
@@ -120,11 +152,16 @@ def errors_without_traceback(program):
     Args:
         program: str, its name.
     """
+    from keras_bert.training.trainer import TrainingDiverged, TrainingInterrupted
+
     try:
         yield
     except KeyboardInterrupt:
         sys.exit(f"{program}: interrupted; the same command goes on from the newest checkpoint")
-    except (ImportError, OSError, ValueError) as error:
+    except TrainingInterrupted as interruption:
+        logging.warning("%s: %s", program, interruption)
+        sys.exit(TERMINATED)
+    except (ImportError, OSError, TrainingDiverged, ValueError) as error:
         logging.debug("the error's origin", exc_info=True)
         sys.exit(f"{program}: {error}")
 

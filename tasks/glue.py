@@ -91,8 +91,9 @@ def main(argv):
     values = flags.FLAGS
     tasks.flags.log_to_standard_error()
     with tasks.flags.errors_without_traceback("tasks.glue"):
+        arguments = tasks.flags.fine_tuning_arguments()
         task = glue_classification(values.task, values.mode, values.data_dir, values.data_source, values.skip_bad_rows)
-        fine_tune(task, **tasks.flags.fine_tuning_arguments())
+        fine_tune(task, **arguments)
 
 
 if __name__ == "__main__":

@@ -113,16 +113,21 @@ def _cut(sorted_buckets, step, batch_size, token_budget):
     return starts, np.append(starts[1:], len(positions))
 
 
-def training_batches(examples, plan):
+def training_batches(examples, plan, worker_index=0, num_workers=1):
     """Batches of ids and labels for training, without end, from examples that were tokenized.
 
     Args:
         examples: `TokenizedExamples` with labels.
         plan: a `BatchPlan` of their lengths.
+        worker_index, num_workers: int. Of each batch this worker takes the rows that are its part, as even as can be;
+            a batch of fewer rows than workers leaves some without any.
 
     Returns:
         tf.data.Dataset of `(inputs, labels)`, padded to the end of the batch's longest bucket, not beyond the longest
         example. Its iterator can be checkpointed.
+
+    Raises:
+        ValueError: if there is no such worker.
 
     Example:
 
@@ -132,9 +137,16 @@ def training_batches(examples, plan):
     >>> next(iter(batches))[0]["token_ids"].shape
     TensorShape([2, 3])
     """
+    if not 0 <= worker_index < num_workers:
+        raise ValueError(f"worker_index must be from 0 to {num_workers - 1}, got {worker_index}")
     multiple = plan.bucket_step or 1
-    batches = plan.dataset().map(lambda indices: examples.batch(indices, multiple), num_parallel_calls=1)
-    return batches.prefetch(2)
+
+    def part_of_worker(indices):
+        rows = tf.size(indices)
+        indices = indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers]
+        return examples.batch(indices, multiple)
+
+    return plan.dataset().map(part_of_worker, num_parallel_calls=1).prefetch(2)
 
 
 def sorted_batches(examples, batch_size):

@@ -126,7 +126,8 @@ class TokenizedExamples:
             of_text = tf.ragged.range(first, first + number)
             rows, windows = of_text.values, {"window_text_ids": tf.cast(of_text.value_rowids(), tf.int32)}
         lengths = tf.gather(self._lengths, rows)[:, None]
-        padded_length = -(-tf.reduce_max(lengths) // length_multiple) * length_multiple
+        longest = tf.maximum(tf.reduce_max(lengths), 1)  # a worker's part of a small batch may have no rows
+        padded_length = -(-longest // length_multiple) * length_multiple
         positions = tf.range(tf.minimum(padded_length, self._row_lengths.max()))[None]  # [1, length]
         is_token = positions < lengths  # [rows, length]
         # Places of padding point at the row's own first token, so that every place is inside the array.

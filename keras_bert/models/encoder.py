@@ -85,6 +85,8 @@ class BertEncoder(keras.Model):
         layer_norm_eps: float. Added to the variance in every normalisation.
         with_pooler: bool. Whether there is a `pooled_output`.
         attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
+        recompute: bool. Whether training keeps only what enters each block, and computes the rest anew for the
+            gradient: slower, in a fraction of the memory. It does not change the result, and needs TensorFlow.
         seed: int or None. Seed of initial weights and dropout; None draws them at random.
         trainable: bool. False freezes all variables. (A saved model remembers this; freezing single layers by hand it
             does not.)
@@ -135,6 +137,7 @@ class BertEncoder(keras.Model):
         layer_norm_eps=LAYER_NORM_EPSILON,
         with_pooler=True,
         attention_direction=BIDIRECTIONAL,
+        recompute=False,
         seed=None,
         dtype=None,
         name=None,
@@ -156,6 +159,7 @@ class BertEncoder(keras.Model):
         self.layer_norm_eps = layer_norm_eps
         self.with_pooler = with_pooler
         self.attention_direction = attention_direction
+        self.recompute = recompute
         self.seed = seed
         self._check_sizes()
         self._create_layers()
@@ -186,6 +190,8 @@ class BertEncoder(keras.Model):
             raise ValueError(
                 f"unknown attention_direction {self.attention_direction!r}; allowed are {ATTENTION_DIRECTIONS}"
             )
+        if self.recompute and keras.backend.backend() != "tensorflow":
+            raise ValueError(f"recompute needs TensorFlow; the Keras backend is {keras.backend.backend()}")
 
     def _create_layers(self):
         self.embeddings = Embeddings(
@@ -258,7 +264,14 @@ class BertEncoder(keras.Model):
         )
         hidden_states, attention_scores = [hidden], []
         for block in self.transformer_blocks:
-            hidden = block(hidden, attention_mask, training=training, return_attention_scores=return_attention_scores)
+            if self.recompute and training and not return_attention_scores:
+                from keras_bert.layers.tensorflow.recompute import recompute_in_gradient
+
+                hidden = recompute_in_gradient(block, hidden, attention_mask)
+            else:
+                hidden = block(
+                    hidden, attention_mask, training=training, return_attention_scores=return_attention_scores
+                )
             if return_attention_scores:
                 hidden, scores = hidden
                 attention_scores.append(scores)
@@ -387,6 +400,33 @@ class BertEncoder(keras.Model):
         """
         return relative_variables(self, prefix)
 
+    def learning_rate_factors(self, decay):
+        """Layer-wise decay of the learning rate: the lower a block, the smaller its steps (arXiv 1801.06146, section
+        3.2; arXiv 2006.05987, section 5).
+
+        The pooler and what a head adds learn at the full rate, the highest block at `decay` times it, each further one
+        at `decay` times that of the block above, and the embeddings at `decay` times that of the lowest block.
+
+        Args:
+            decay: float in (0, 1].
+
+        Returns:
+            list of (regular expression, factor), as `BertAdamW(learning_rate_factors=...)` takes them.
+
+        Raises:
+            ValueError: if the decay is out of its range.
+
+        Example:
+
+        >>> encoder = BertEncoder(vocab_size=100, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
+        >>> [factor for _, factor in encoder.learning_rate_factors(0.5)]
+        [0.125, 0.25, 0.5]
+        """
+        if not 0 < decay <= 1:
+            raise ValueError(f"decay must be above 0 and at most 1, got {decay}")
+        names = ["embeddings", *(block.name for block in self.transformer_blocks)]
+        return [(rf"(^|/){name}/", decay ** (len(names) - depth)) for depth, name in enumerate(names)]
+
     def get_config(self):
         """The constructor's arguments."""
         return {
@@ -404,6 +444,7 @@ class BertEncoder(keras.Model):
             "layer_norm_eps": self.layer_norm_eps,
             "with_pooler": self.with_pooler,
             "attention_direction": self.attention_direction,
+            "recompute": self.recompute,
             "seed": self.seed,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,

@@ -14,8 +14,9 @@ _BATCHES_AT_ONCE = 2
 class Predictor:
     """Runs a model on a dataset of ids, by one compiled function for all their shapes.
 
-    Keras' own loop compiles one for each of the first shapes, and waits between batches. The compiled functions are
-    kept, in an object that Keras does not look into.
+    Keras' own loop compiles one for each of the first shapes, waits between batches, and fails under several workers.
+    The compiled functions are kept, in an object that Keras does not look into. On several replicas each takes a part
+    of every batch; of several workers each computes everything.
 
     Example:
 
@@ -64,10 +65,32 @@ class Predictor:
 
         inputs = tuple(sorted(spec))
         if inputs not in self._functions:
-            function = tf.function(lambda batch: model(batch, training=False), input_signature=[spec])
+            function = tf.function(_forward(model), input_signature=[spec])
             function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread
             self._functions[inputs] = function
         return self._functions[inputs]
+
+
+def _forward(model):
+    """A function from a batch to the model's outputs, on all local replicas of the model's strategy."""
+    import tensorflow as tf
+
+    from keras_bert.training.parts import part_of_batch
+    from keras_bert.training.strategy import number_of_workers
+
+    strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
+    if strategy.num_replicas_in_sync == 1:
+        return lambda batch: model(batch, training=False)
+    local_replicas = strategy.num_replicas_in_sync // number_of_workers(strategy)
+
+    def on_replica(batch):
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return model(part_of_batch(batch, replica % local_replicas, local_replicas), training=False)
+
+    def on_all(batch):
+        return tf.concat(strategy.experimental_local_results(strategy.run(on_replica, args=(batch,))), axis=0)
+
+    return on_all
 
 
 def _in_order(pool, function, batches):

@@ -202,7 +202,7 @@ class TextModel(keras.Model):
         if batches is None:
             inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
             return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
-        if callbacks or self.run_eagerly or _replicas(self) > 1:
+        if callbacks or self.run_eagerly:
             outputs = super().predict(batches, verbose=verbose, callbacks=callbacks)
         else:
             outputs = self._predictor(self, batches, verbose)

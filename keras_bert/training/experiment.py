@@ -14,7 +14,7 @@ from keras_bert.training.run_dir import RunDirectory, write_json
 _TRIAL_RESULT_NAME = "trial.json"
 
 
-def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
+def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief=True):
     """Trains with every learning rate and every seed; trials that are finished are not run again.
 
     The paper picks the best learning rate on the development set, and for its large model the best of several random
@@ -27,6 +27,7 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
         seeds: list of int.
         train_trial: function of a `RunDirectory`, a learning rate and a seed. It returns a dict fit for JSON with
             `score`, of which more is better.
+        is_chief: bool. Whether this process is the one that writes; of several workers only the first is.
 
     Returns:
         list of dict, one a trial: what `train_trial` returned (numbers that are not finite as None), with
@@ -46,7 +47,7 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
         if not values or len(set(values)) < len(values):
             raise ValueError(f"there must be at least one {name} and none twice, got {list(values)}")
     # The folder of the whole run is claimed before any trial begins.
-    whole = RunDirectory(run_dir, {**configuration, "learning_rates": learning_rates, "seeds": seeds})
+    whole = RunDirectory(run_dir, {**configuration, "learning_rates": learning_rates, "seeds": seeds}, is_chief)
     trials = [(rate, seed) for rate in learning_rates for seed in seeds]
     results = []
     for number, (rate, seed) in enumerate(trials, 1):
@@ -54,9 +55,9 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial):
         if len(trials) > 1:
             logging.info("trial %d of %d: learning rate %g, seed %d", number, len(trials), rate, seed)
             folder = whole.path / "trials" / f"learning_rate_{rate!r}_seed_{seed}"
-            run = RunDirectory(folder, {**configuration, "learning_rates": [rate], "seeds": [seed]})
+            run = RunDirectory(folder, {**configuration, "learning_rates": [rate], "seeds": [seed]}, is_chief)
         results.append({**_result(run, train_trial, rate, seed), "folder": run.path.relative_to(whole.path).as_posix()})
-        if run is not whole:
+        if run is not whole and is_chief:
             # Nobody resumes a finished trial, and many of them would fill the disk.
             shutil.rmtree(run.path / CHECKPOINTS_NAME, ignore_errors=True)
     return results
@@ -67,7 +68,10 @@ def _result(run, train_trial, rate, seed):
     if file.is_file():
         logging.info("%s is finished", run.path)
         return json.loads(file.read_text(encoding="utf-8"))
-    write_json(file, {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)})
+    result = {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)}
+    if not run.writer:
+        return result
+    write_json(file, result)
     return json.loads(file.read_text(encoding="utf-8"))
 
 

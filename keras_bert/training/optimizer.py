@@ -1,5 +1,6 @@
 """The optimizer that BERT was trained with: Adam without bias correction, with decoupled weight decay."""
 
+import math
 import re
 
 import keras
@@ -31,9 +32,9 @@ class BertAdamW(keras.optimizers.Optimizer):
         w = w - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)
 
     A gradient that is not finite raises `tf.errors.InvalidArgumentError` and changes no weight. XLA
-    (`jit_compile=True`) cannot raise: there such a gradient counts as zero. Keras' `LossScaleOptimizer` may wrap this
+    (`jit_compile=True`) cannot raise: there such an update is left out. Keras' `LossScaleOptimizer` may wrap this
     optimizer for float16 and skips an overflow before it arrives here. It looks at the first replica only: an overflow
-    on another one raises, too, so use mixed_bfloat16 on several replicas.
+    on another one raises, too. `apply_if_finite` decides after the sum over the replicas; `Trainer` uses that.
 
     Differs from BERT: the original clips on each replica, before the sum over the replicas, which makes the result
     depend on their number; no argument restores that. It excludes a variable from the decay where `LayerNorm`,
@@ -52,10 +53,14 @@ class BertAdamW(keras.optimizers.Optimizer):
             2006.05987). Defaults to False.
         exclude_from_weight_decay: sequence of str. Regular expressions searched for in `variable.path`; where one is
             found, the variable is not decayed. Defaults to `EXCLUDE_FROM_WEIGHT_DECAY`: gamma, beta and biases.
+        learning_rate_factors: sequence of (regular expression, factor). The learning rate of a variable is multiplied
+            by the factor of the first expression that is found in `variable.path`, as for layer-wise decay
+            (`BertEncoder.learning_rate_factors`). Defaults to none.
         name: str. Name of the optimizer's own variables. Defaults to `"bert_adamw"`.
 
     Raises:
-        TypeError: if `exclude_from_weight_decay` is one string instead of a sequence of strings.
+        TypeError: if `exclude_from_weight_decay` is one string instead of a sequence of strings, or
+            `learning_rate_factors` is no sequence of pairs.
         ValueError: if a number is out of its range or a regular expression cannot be read.
 
     Example:
@@ -80,6 +85,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         clip_norm=1.0,
         bias_correction=False,
         exclude_from_weight_decay=EXCLUDE_FROM_WEIGHT_DECAY,
+        learning_rate_factors=(),
         name="bert_adamw",
     ):
         for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
@@ -94,8 +100,10 @@ class BertAdamW(keras.optimizers.Optimizer):
         if isinstance(learning_rate, float) and not learning_rate >= 0:
             raise ValueError(f"learning_rate must be at least 0. Received: {learning_rate!r}")
         exclusions = _compile_all(exclude_from_weight_decay)
+        factors = _factors_by_pattern(learning_rate_factors)
         super().__init__(learning_rate=learning_rate, weight_decay=float(weight_decay), name=name)
         self._exclusions = exclusions
+        self._rate_factors = factors
         self.beta_1 = float(beta_1)
         self.beta_2 = float(beta_2)
         self.epsilon = float(epsilon)
@@ -131,6 +139,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
         # Decided here and not in `update_step`, which is given TensorFlow's variables: they have no path.
         self._decayed = tuple(self.is_decayed(variable) for variable in variables)
+        self._factors = tuple(self.learning_rate_factor(variable) for variable in variables)
 
     def is_decayed(self, variable):
         """Say whether weight decay is applied to a variable.
@@ -149,8 +158,27 @@ class BertAdamW(keras.optimizers.Optimizer):
         >>> [(variable.path, BertAdamW().is_decayed(variable)) for variable in dense.variables]
         [('dense/kernel', True), ('dense/bias', False)]
         """
-        path = variable.path if hasattr(variable, "path") else variable.name.split(":")[0]
+        path = _path_of(variable)
         return not any(pattern.search(path) for pattern in self._exclusions) and self._use_weight_decay(variable)
+
+    def learning_rate_factor(self, variable):
+        """Say what the learning rate is multiplied by for a variable.
+
+        Args:
+            variable: as for `is_decayed`.
+
+        Returns:
+            float.
+
+        Example:
+
+        >>> import keras
+        >>> optimizer = BertAdamW(learning_rate_factors=[("embeddings", 0.5)])
+        >>> optimizer.learning_rate_factor(keras.Variable([1.0], name="embeddings"))
+        0.5
+        """
+        path = _path_of(variable)
+        return next((factor for pattern, factor in self._rate_factors if pattern.search(path)), 1.0)
 
     def apply(self, grads, trainable_variables=None):
         """Make the gradients dense, sum them over the replicas, clip, check, and update the variables.
@@ -180,28 +208,38 @@ class BertAdamW(keras.optimizers.Optimizer):
         >>> float(norm)
         5.0
         """
-        present = [index for index, gradient in enumerate(grads) if gradient is not None]
-        if not present:
-            super().apply(grads, trainable_variables)  # Keras has the error message for this
+        if not len(grads):
             return None
-        if not self.built and trainable_variables is not None:
-            if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-                raise RuntimeError(
-                    "BertAdamW.apply was called on several replicas before its variables were made. Before the first "
-                    "step, call optimizer.build(trainable_variables) inside strategy.scope()."
-                )
-            # Before the control dependency below: under XLA a variable's initial value must depend on nothing.
-            self.build(list(trainable_variables))
-        # A sparse gradient's rows that occur more than once are summed by this, which Keras' own optimizers omit.
-        dense = [tf.convert_to_tensor(grads[index]) for index in present]
-        clipped, norm = self._clip_and_check(_sum_over_replicas(dense))
-        grads = list(grads)
-        for index, gradient in zip(present, clipped, strict=True):
-            grads[index] = gradient
-        # Nothing is written, the step counter and the decay included, before the norm has been checked.
-        with tf.control_dependencies([norm]):
-            super().apply(grads, trainable_variables)
-        return norm
+        return self._update(grads, trainable_variables, must_be_finite=True)["norm"]
+
+    def apply_if_finite(self, grads, trainable_variables=None, loss=0.0, loss_scale=1.0):
+        """As `apply`, but says of a gradient that is not finite instead of raising; nothing is changed then.
+
+        Not even the step counter is, nor the running means: it is as if the batch had not been seen. The decision is
+        taken after the sum over the replicas, so that all of them decide the same.
+
+        Args:
+            grads, trainable_variables: as for `apply`.
+            loss: float scalar tensor. The update is left out where this is not finite, too.
+            loss_scale: float scalar tensor. What the loss was multiplied by before it was differentiated, for float16.
+
+        Returns:
+            dict: `norm` as `apply` returns, without the loss scale; `is_finite`, bool scalar tensor; `squared_norms`,
+            float32 tensor with one number for every gradient that is not None, with the loss scale.
+
+        Raises:
+            RuntimeError, TypeError, ValueError: as `apply`.
+
+        Example:
+
+        >>> import keras
+        >>> kernel = keras.Variable([1.0, 1.0], name="kernel")
+        >>> optimizer = BertAdamW()
+        >>> report = optimizer.apply_if_finite([keras.ops.convert_to_tensor([3.0, float("inf")])], [kernel])
+        >>> bool(report["is_finite"]), int(optimizer.iterations), kernel.numpy().tolist()
+        (False, 0, [1.0, 1.0])
+        """
+        return self._update(grads, trainable_variables, loss=loss, loss_scale=loss_scale)
 
     def update_step(self, gradient, variable, learning_rate):
         """Update one variable and its two running means; `apply` calls this.
@@ -209,7 +247,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         Args:
             gradient: float tensor of the variable's shape, summed over replicas and clipped.
             variable: `tf.Variable`, the one that lies on the current device.
-            learning_rate: float scalar tensor.
+            learning_rate: float scalar tensor; NaN leaves all three as they are, whatever the gradient, which then has
+                to be zero.
 
         Example:
 
@@ -223,6 +262,12 @@ class BertAdamW(keras.optimizers.Optimizer):
         """
         index = self._get_variable_index(variable)
         learning_rate = tf.cast(learning_rate, variable.dtype)
+        is_update = tf.math.is_finite(learning_rate)
+        learning_rate = tf.where(is_update, learning_rate * self._factors[index], 0.0)
+        # A mean that keeps all of itself and takes in nothing of the gradient stays as it is.
+        beta_1, beta_2 = (
+            tf.where(is_update, tf.cast(beta, variable.dtype), 1.0) for beta in (self.beta_1, self.beta_2)
+        )
         gradient = tf.cast(gradient, variable.dtype)
         if self.weight_decay and self._decayed[index]:
             # Adam's step does not depend on the weight, so taking the decay off first is the original's sum of both.
@@ -241,8 +286,8 @@ class BertAdamW(keras.optimizers.Optimizer):
             beta1_power=tf.cast(powers[0], variable.dtype),
             beta2_power=tf.cast(powers[1], variable.dtype),
             lr=learning_rate,
-            beta1=tf.cast(self.beta_1, variable.dtype),
-            beta2=tf.cast(self.beta_2, variable.dtype),
+            beta1=beta_1,
+            beta2=beta_2,
             epsilon=tf.cast(self.epsilon, variable.dtype),
             grad=gradient,
         )
@@ -269,16 +314,47 @@ class BertAdamW(keras.optimizers.Optimizer):
             "clip_norm": self.clip_norm,
             "bias_correction": self.bias_correction,
             "exclude_from_weight_decay": [pattern.pattern for pattern in self._exclusions],
+            "learning_rate_factors": [[pattern.pattern, factor] for pattern, factor in self._rate_factors],
             "name": self.name,
         }
 
-    def _clip_and_check(self, gradients):
-        norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients])
-        norm = tf.debugging.check_numerics(norm, _NOT_FINITE)
-        scale = tf.ones_like(norm) if self.clip_norm is None else self.clip_norm / tf.maximum(norm, self.clip_norm)
-        # XLA compiles the check to nothing; there a factor of 0, in a product where 0 * NaN is 0, protects the weights.
-        scale = tf.where(tf.math.is_finite(norm), scale, 0.0)
-        return [tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype)) for gradient in gradients], norm
+    def _update(self, grads, variables, loss=0.0, loss_scale=1.0, must_be_finite=False):
+        gradients, variables = self._filter_empty_gradients(grads, self._variables_to_update(variables))
+        # A sparse gradient's rows that occur more than once are summed by this, which Keras' own optimizers omit.
+        gradients = _sum_over_replicas([tf.convert_to_tensor(gradient) for gradient in gradients])
+
+        squared_norms = tf.stack([2.0 * tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in gradients])
+        norm = tf.sqrt(tf.reduce_sum(squared_norms)) / loss_scale
+        if must_be_finite:
+            norm = tf.debugging.check_numerics(norm, _NOT_FINITE)  # all that is written depends on the norm
+        is_finite = tf.math.is_finite(norm) & tf.math.is_finite(tf.cast(loss, tf.float32))
+        factor = (1.0 if self.clip_norm is None else self.clip_norm / tf.maximum(norm, self.clip_norm)) / loss_scale
+        factor = tf.where(is_finite, factor, 0.0)  # in a product where 0 * NaN is 0
+        gradients = [tf.math.multiply_no_nan(gradient, tf.cast(factor, gradient.dtype)) for gradient in gradients]
+
+        with keras.name_scope(self.name):
+            learning_rate = tf.where(is_finite, tf.cast(self.learning_rate, tf.float32), math.nan)
+            self._backend_update_step(gradients, variables, learning_rate)
+            for variable in variables:
+                if variable.constraint is not None:
+                    variable.assign(variable.constraint(variable))
+        self.iterations.assign_add(tf.cast(is_finite, self.iterations.dtype))
+        return {"norm": norm, "is_finite": is_finite, "squared_norms": squared_norms}
+
+    def _variables_to_update(self, variables):
+        if variables is None:
+            if not self.built:
+                raise ValueError("BertAdamW.apply needs trainable_variables, or an optimizer that was built with them")
+            return self._trainable_variables
+        if not self.built:
+            if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+                raise RuntimeError(
+                    "BertAdamW.apply was called on several replicas before its variables were made. Before the first "
+                    "step, call optimizer.build(trainable_variables) inside strategy.scope()."
+                )
+            self.build(list(variables))
+        self._check_variables_are_known(variables)
+        return list(variables)
 
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return list(grads_and_vars)  # Keras would sum here, after clipping; `apply` has done it before
@@ -299,15 +375,29 @@ def _sum_over_replicas(gradients):
     return context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
 
 
-def _compile_all(patterns):
+def _path_of(variable):
+    return variable.path if hasattr(variable, "path") else variable.name.split(":")[0]
+
+
+def _factors_by_pattern(pairs):
+    try:
+        patterns, factors = [pattern for pattern, _ in pairs], [float(factor) for _, factor in pairs]
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"learning_rate_factors must be pairs of a regular expression and a number. Received: {pairs!r}"
+        ) from error
+    if not all(0 <= factor < math.inf for factor in factors):
+        raise ValueError(f"learning_rate_factors must be at least 0 and finite. Received: {pairs!r}")
+    return tuple(zip(_compile_all(patterns, "learning_rate_factors"), factors, strict=True))
+
+
+def _compile_all(patterns, argument="exclude_from_weight_decay"):
     if isinstance(patterns, str):
         raise TypeError(
-            f"exclude_from_weight_decay must be a sequence of regular expressions. Received one string: {patterns!r}. "
+            f"{argument} must be a sequence of regular expressions. Received one string: {patterns!r}. "
             f"Write ({patterns!r},), or () to decay every variable."
         )
     try:
         return tuple(re.compile(pattern) for pattern in patterns)
     except re.error as error:
-        raise ValueError(
-            f"exclude_from_weight_decay holds {error.pattern!r}, which is not a regular expression: {error}."
-        ) from error
+        raise ValueError(f"{argument} holds {error.pattern!r}, which is not a regular expression: {error}.") from error

@@ -1,27 +1,42 @@
 """The folder of a run: what was asked for, a log, checkpoints; and the refusal to mix two runs in one."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import math
 import os
+import socket
 import tempfile
+import threading
+import weakref
+from datetime import datetime
 from pathlib import Path
+
+from absl import logging
 
 _CONFIGURATION_NAME = "run.json"
 _LOG_NAME = "log.jsonl"
+_LOCK_NAME = ".lock"
 
 
 class RunDirectory:
-    """A run's folder, made if it is not there; a folder that belongs to another run is refused.
+    """A run's folder, made if it is not there; one that belongs to another run, or is in use, is refused.
+
+    Only one process at a time works in a folder: it holds a lock until its last `RunDirectory` of that folder is closed
+    or deleted, or until it ends, in whatever way. The file `.lock` says who holds it or held it last.
 
     Args:
         path: str or Path.
         configuration: dict fit for JSON, everything that determines the run's result. A folder whose `run.json` holds
             the same is resumed.
+        writer: bool. False is for all but one of several processes that work on one run: it takes no lock and writes
+            nothing, and the folder need not be there yet.
 
     Raises:
         FileExistsError: if the folder belongs to a run with another configuration (the message names what differs), or
             holds files and no run.
+        BlockingIOError: if another process works in the folder (the message names it).
 
     Example:
 
@@ -32,20 +47,38 @@ class RunDirectory:
     True
     """
 
-    def __init__(self, path, configuration):
+    def __init__(self, path, configuration, writer=True):
         self.path = Path(path)
         self.configuration = json.loads(json.dumps(configuration))
-        self.existed = (self.path / _CONFIGURATION_NAME).is_file()
-        if self.existed:
+        self.writer = writer
+        self._lock = None
+        self.existed = self._is_of_this_run()
+        if writer:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.path)
+            try:
+                self.existed = self._is_of_this_run()  # once more: another process may have made the folder its own
+                if not self.existed:
+                    write_json(self.path / _CONFIGURATION_NAME, self.configuration)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self):
+        """Lets other processes work in the folder; to be called once this one writes no more."""
+        self._lock = None
+
+    def _is_of_this_run(self):
+        """Whether the folder holds this run already; raises if it holds anything else."""
+        if (self.path / _CONFIGURATION_NAME).is_file():
             self._refuse_differences(read_configuration(self.path))
-        elif self.path.is_dir() and any(self.path.iterdir()):
+            return True
+        if self.writer and self.path.is_dir() and not all(_is_of_a_beginning(file) for file in self.path.iterdir()):
             raise FileExistsError(
                 f"{self.path} is not empty and is not the folder of a run (it has no {_CONFIGURATION_NAME}); "
                 "give a new --run_dir, or empty this one"
             )
-        else:
-            self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self.path / _CONFIGURATION_NAME, self.configuration)
+        return False
 
     def _refuse_differences(self, earlier):
         names = sorted(name for name in {*earlier, *self.configuration} if self._differs(earlier, name))
@@ -62,11 +95,13 @@ class RunDirectory:
         return earlier.get(name) != self.configuration.get(name)
 
     def log(self, record):
-        """Appends a record to `log.jsonl`.
+        """Appends a record to `log.jsonl`; does nothing if this is not the run's writer.
 
         Args:
             record: dict fit for JSON. A number that is not finite is written as null.
         """
+        if not self.writer:
+            return
         line = json.dumps(_finite(record), allow_nan=False) + "\n"
         with open(self.path / _LOG_NAME, "a+b") as log:
             if log.tell():
@@ -124,12 +159,85 @@ def write_json(path, value):
     path = Path(path)
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _is_of_a_beginning(file):
+    """Whether a file is what a process leaves that is killed before it has written `run.json`."""
+    return file.name == _LOCK_NAME or file.name.startswith(f".{_CONFIGURATION_NAME}.")
+
+
+class _Lock:
+    """The open lock file of a folder; no other process can lock it before this object is deleted or released."""
+
+    def __init__(self, folder):
+        self._folder, self._handle = folder, None
+        self._handle = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        status = os.fstat(self._handle)
+        self.key = status.st_dev, status.st_ino
+
+    def take(self):
+        """Locks the file and writes into it who did."""
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                f"{self._folder} is in use by {self._owner()}. Two processes cannot write one run: wait until that one "
+                "has ended, or end it, and give the same command again; for another run, give another --run_dir."
+            ) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            logging.warning(
+                "%s cannot be locked on this file system (%s): see that no other process works in it",
+                self._folder,
+                error,
+            )
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, owner.encode(), 0)
+
+    def _owner(self):
+        try:
+            owner = json.loads(os.pread(self._handle, 4096, 0))
+            return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+        except (ValueError, KeyError, TypeError):  # it is about to write that
+            return "another process since a moment ago"
+
+    def release(self):
+        """Closes the file, and with that unlocks it."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    __del__ = release
+
+
+_locks = weakref.WeakValueDictionary()  # what this process has locked: its own folder is not closed to it
+_locks_guard = threading.Lock()
+
+
+def _lock(folder):
+    with _locks_guard, contextlib.ExitStack() as unless_taken:
+        lock = _Lock(folder)
+        unless_taken.callback(lock.release)
+        shared = _locks.get(lock.key)
+        if shared is not None:
+            return shared
+        lock.take()
+        _locks[lock.key] = lock
+        unless_taken.pop_all()
+        return lock
 
 
 def _finite(value):

@@ -1,31 +1,46 @@
-"""One update of a model: micro-batches forward and backward, their gradients summed, then the optimizer."""
+"""One update of a model: micro-batches forward and backward on every replica, gradients summed, then the optimizer."""
 
 import keras
 import tensorflow as tf
 
-from keras_bert.training.loss import total_loss
+from keras_bert.training.loss_scale import DynamicLossScale
+from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.parts import part_of_batch
+from keras_bert.training.random_state import RandomState
+from keras_bert.training.strategy import number_of_workers
+
+_COUNTS = ("examples", "tokens", "places")
 
 
 class TrainStep:
-    """Trains a model with loss terms on batches, several of them in one call.
+    """Trains a model with loss terms on batches, several of them in one call, on the replicas of a strategy.
 
-    A batch is cut into micro-batches that are run one after another, so that a large batch fits into memory. Every loss
-    term is divided by its weight over the whole batch, which the labels determine beforehand: the number of
-    micro-batches does not change the result (apart from the draws of dropout).
+    A batch is shared out between the replicas, and a replica's share is cut into micro-batches that are run one after
+    another, so that a large batch fits into memory. Every loss term is divided by its weight over the whole batch, of
+    all replicas and workers, which the labels determine beforehand: neither the number of micro-batches nor that of
+    replicas changes the result, however unevenly a batch is divided. Random numbers, those of dropout, are a function
+    of (seed, step, micro-batch, replica, layer) and of nothing else.
+
+    Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much
+    say as one with many.
 
     Args:
         model: a Keras model with `loss_terms(labels, outputs, sample_weight)` and `loss_weights(labels,
-            sample_weight)`, as `BertClassifier` has.
-        optimizer: a `BertAdamW`, or any Keras optimizer.
-        micro_batches: int. Parts that each batch is cut into.
+            sample_weight)`, as `BertClassifier` has; built in the strategy's scope.
+        optimizer: a `BertAdamW`, made in the strategy's scope.
+        strategy: tf.distribute.Strategy; None is the one in force, on one device unless in a scope.
+        micro_batches: int. Parts that each replica's share of a batch is cut into.
+        seed: int. Of the random numbers.
+        jit: bool. Whether XLA compiles forward and backward pass, once for every shape of a micro-batch.
+        loss_scale: None; "dynamic" multiplies the loss by a factor that keeps float16 gradients in range, and leaves
+            out updates whose gradient overflows; "auto" is "dynamic" if the model computes in float16.
 
     Raises:
-        TypeError: if the model says no loss terms.
-        ValueError: if there is no micro-batch, or nothing to train.
+        TypeError: if the model says no loss terms, or the optimizer is another.
+        ValueError: if there is no micro-batch, nothing to train, or the model was made outside the strategy.
 
     Example:
 
-    >>> from keras_bert.training.optimizer import BertAdamW
     >>> class Line(keras.Model):
     ...     def __init__(self):
     ...         super().__init__()
@@ -42,100 +57,228 @@ class TrainStep:
     ...         return {"loss": tf.cast(tf.size(labels), tf.float32)}
     >>> step = TrainStep(Line(), BertAdamW(0.1), micro_batches=2)
     >>> batches = tf.data.Dataset.from_tensors((tf.ones([4, 1]), tf.ones([4, 1]))).repeat()
-    >>> int(step.run(iter(batches), 3)["examples"])
+    >>> int(step.run(iter(batches), first_step=0, steps=3)["examples"])
     12
     """
 
-    def __init__(self, model, optimizer, micro_batches=1):
-        missing = [name for name in ("loss_terms", "loss_weights") if not callable(getattr(model, name, None))]
-        if missing:
-            raise TypeError(f"{type(model).__name__} cannot be trained: it has no method {' and no '.join(missing)}")
-        if micro_batches < 1:
-            raise ValueError(f"micro_batches must be at least 1, got {micro_batches}")
-        if not model.trainable_variables:
-            raise ValueError(f"{type(model).__name__} has no trainable variables; is all of it frozen?")
+    def __init__(self, model, optimizer, strategy=None, micro_batches=1, seed=0, jit=False, loss_scale="auto"):
+        self.strategy = tf.distribute.get_strategy() if strategy is None else strategy
+        _check(model, optimizer, self.strategy, micro_batches)
         self.model = model
         self.optimizer = optimizer
         self.micro_batches = micro_batches
-        optimizer.build(model.trainable_variables)
+        self.seed = seed
+        self.jit = jit
+        if loss_scale == "auto":
+            loss_scale = "dynamic" if keras.backend.standardize_dtype(model.compute_dtype) == "float16" else None
+        self.loss_scale = DynamicLossScale() if loss_scale == "dynamic" else None
+        self._workers = number_of_workers(self.strategy)
+        self._random_state = RandomState(model, seed)
+        self._run = tf.function(self._run_updates, reduce_retracing=True)
+        self._gradients_of = tf.function(self._gradients, jit_compile=True) if jit else self._gradients
+        with self.strategy.scope():
+            optimizer.build(model.trainable_variables)
 
-    @tf.function(reduce_retracing=True)
-    def run(self, iterator, steps):
+    @property
+    def variables(self):
+        """list of tf.Variable: what training needs besides model and optimizer to go on."""
+        return [] if self.loss_scale is None else self.loss_scale.variables
+
+    def run(self, iterator, first_step, steps):
         """Makes several updates.
 
+        They end early where the data does, and before an update whose loss or gradient is not finite: that one is not
+        made. (With a loss scale it is passed over, and the factor lowered, as long as that can help.)
+
         Args:
-            iterator: iterator of a tf.data.Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`.
-            steps: int tensor. Number of updates.
+            iterator: iterator of a tf.data.Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`. Under
+                several workers each has its own, which gives this worker's part of every batch; if their data does not
+                end at once, the work goes on with what the others have.
+            first_step: int, the number of the first of the updates in the whole training, from 0.
+            steps: int. Number of updates.
 
         Returns:
-            dict of scalar tensors, summed over the updates: `examples`; `tokens` and `places` (tokens without and with
-            padding; 0 where the inputs have no padding mask); and each loss term by its name, which is a mean over its
-            batch. `gradient_norm` is that of the last update, before clipping.
-
-        Raises:
-            tf.errors.InvalidArgumentError: if a gradient is not finite; that update was not made.
+            dict of scalar tensors, summed over the updates and the replicas: `examples`; `tokens` and `places` (tokens
+            without and with padding; 0 where the inputs have no padding mask); `steps`, how many there were; `skipped`,
+            how many of them were passed over; `loss_terms`, a dict of each term's means over the batches that were not.
+            Of the last batch: `last_loss_terms`; `gradient_norm`, before clipping; `failed`, whether the updates ended
+            because it is not finite; `bad_variable`, the number of a trainable variable whose gradient is not, or -1.
         """
+        return self._run(iterator, tf.constant(first_step, tf.int64), tf.constant(steps, tf.int64))
+
+    def _run_updates(self, iterator, first_step, steps):
+        done = tf.zeros([], tf.int64)
         totals = self._nothing(iterator.element_spec)
-        for _ in tf.range(steps):
-            new = self._update(next(iterator))
-            norm = new.pop("gradient_norm")
-            totals = {**{name: totals[name] + value for name, value in new.items()}, "gradient_norm": norm}
-        return totals
+        goes_on = tf.constant(True)
+        while goes_on and done < steps:
+            batch, goes_on = self._next(iterator)
+            if goes_on:
+                totals = self._add(totals, self._update(batch, first_step + done))
+                goes_on = ~totals["failed"]
+                done += 1
+        return {**totals, "steps": done}
+
+    def _next(self, iterator):
+        """This worker's part of the next batch, and whether any worker has one."""
+        part = iterator.get_next_as_optional()
+        has_part = part.has_value()
+        batch = tf.cond(has_part, part.get_value, lambda: _empty(iterator.element_spec))
+        if self._workers == 1:
+            return batch, has_part
+        parts = self.strategy.run(lambda: _sum_over_replicas(tf.cast(has_part, tf.float32)))
+        return batch, self._one(parts) > 0
 
     def _nothing(self, batch_spec):
         """The totals before the first update; the loss terms are found out by tracing the weights alone."""
         _, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch_spec)
         weights = tf.function(self.model.loss_weights).get_concrete_function(labels, sample_weight)
-        counts = {name: tf.zeros([], tf.int32) for name in ("examples", "tokens", "places")}
+        terms = {name: tf.zeros([]) for name in weights.structured_outputs}
         return {
-            **{name: tf.zeros([]) for name in weights.structured_outputs},
-            **counts,
+            **{name: tf.zeros([], tf.int64) for name in (*_COUNTS, "skipped")},
+            "loss_terms": terms,
+            "last_loss_terms": terms,
             "gradient_norm": tf.zeros([]),
+            "failed": tf.constant(False),
+            "bad_variable": tf.constant(-1),
         }
 
-    def _update(self, batch):
-        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        weights = self.model.loss_weights(labels, sample_weight)
-        summed = self._gradients if self.micro_batches == 1 else self._summed_gradients
-        gradients, sums = summed(batch, weights)
-        norm = self.optimizer.apply(gradients, self.model.trainable_variables)
-        padding_mask = inputs.get("padding_mask") if isinstance(inputs, dict) else None
+    def _add(self, totals, new):
+        """The totals with another update; what was passed over does not count for the loss."""
+        is_passed_over = new["skipped"] > 0
         return {
-            **{name: total_loss({name: (sums[name], weights[name])}) for name in sums},
-            "examples": tf.shape(labels)[0],
-            "tokens": 0 if padding_mask is None else tf.math.count_nonzero(padding_mask, dtype=tf.int32),
-            "places": 0 if padding_mask is None else tf.size(padding_mask),
-            "gradient_norm": tf.zeros([]) if norm is None else norm,
+            **{name: totals[name] + tf.cast(new[name], tf.int64) for name in (*_COUNTS, "skipped")},
+            "loss_terms": {
+                name: total + tf.where(is_passed_over, 0.0, new["loss_terms"][name])
+                for name, total in totals["loss_terms"].items()
+            },
+            "last_loss_terms": new["loss_terms"],
+            **{name: new[name] for name in ("gradient_norm", "failed", "bad_variable")},
         }
 
-    def _gradients(self, batch, weights):
-        """Gradients of a batch's share of the loss, and the sums of its terms."""
-        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        with tf.GradientTape() as tape:
-            outputs = self.model(inputs, training=True)
-            terms = self.model.loss_terms(labels, outputs, sample_weight)
-            sums = {name: loss_sum for name, (loss_sum, _) in terms.items()}
-            loss = total_loss({name: (loss_sum, weights[name]) for name, loss_sum in sums.items()})
-        return tape.gradient(loss, self.model.trainable_variables), sums
+    def _update(self, batch, step):
+        factor = tf.ones([]) if self.loss_scale is None else self.loss_scale.factor.read_value()
+        report = self.strategy.run(self._update_replica, args=(batch, step, factor))
+        report = tf.nest.map_structure(self._one, report)
+        is_finite, can_shrink = report.pop("is_finite"), tf.constant(False)
+        if self.loss_scale is not None:
+            can_shrink = factor > 1.0  # if 1 does not help either, the overflow is not one of float16
+            self.loss_scale.update(is_finite)
+        return {**report, "skipped": tf.cast(~is_finite & can_shrink, tf.int64), "failed": ~is_finite & ~can_shrink}
 
-    def _summed_gradients(self, batch, weights):
-        if isinstance(batch[0], dict) and "window_text_ids" in batch[0]:
-            raise ValueError("micro_batches must be 1 with windows: cutting a batch would part the windows of a text")
-        rows = tf.shape(batch[1])[0]
+    def _one(self, value):
+        """The value of one replica, where all have the same."""
+        return self.strategy.experimental_local_results(value)[0]
+
+    def _update_replica(self, batch, step, factor):
+        context = tf.distribute.get_replica_context()
+        replica, local_replicas = context.replica_id_in_sync_group, context.num_replicas_in_sync // self._workers
+        if local_replicas > 1:
+            _refuse_windows(batch, f"{local_replicas} replicas")
+            batch = part_of_batch(batch, replica % local_replicas, local_replicas)
+        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        weights = {
+            name: _sum_over_replicas(weight) for name, weight in self.model.loss_weights(labels, sample_weight).items()
+        }
+        key = self._random_state.key(step, replica)
+        gradients, sums = self._summed_gradients(batch, weights, key, factor)
+
+        sums = dict(zip(sums, tf.unstack(_sum_over_replicas(tf.stack(list(sums.values())))), strict=True))
+        terms = {name: tf.math.divide_no_nan(sums[name], weights[name]) for name in sums}
+        counts = _sum_over_replicas(_counts(inputs, labels))
+        applied = self.optimizer.apply_if_finite(
+            gradients, self.model.trainable_variables, loss=tf.add_n(list(terms.values())), loss_scale=factor
+        )
+        return {
+            "loss_terms": terms,
+            **dict(zip(_COUNTS, tf.unstack(counts), strict=True)),
+            "gradient_norm": applied["norm"],
+            "is_finite": applied["is_finite"],
+            "bad_variable": self._bad_variable(gradients, applied["squared_norms"]),
+        }
+
+    def _bad_variable(self, gradients, squared_norms):
+        """The number of the first trainable variable whose gradient is not finite, or -1."""
+        numbers = tf.constant([number for number, gradient in enumerate(gradients) if gradient is not None])
+        is_bad = ~tf.math.is_finite(squared_norms)
+        return tf.where(tf.reduce_any(is_bad), numbers[tf.argmax(tf.cast(is_bad, tf.int32))], -1)
+
+    def _summed_gradients(self, batch, weights, key, factor):
+        """The gradients of a share of a batch's loss, and the sums of its terms."""
+        if self.micro_batches == 1:
+            return self._gradients_of(batch, weights, self._random_state.values(key, 0), factor)
+        _refuse_windows(batch, "micro-batches")
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
         unused = set()  # variables that the loss does not depend on: the optimizer has to leave them alone
         sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
-        for part in tf.range(self.micro_batches):
-            first, limit = rows * part // self.micro_batches, rows * (part + 1) // self.micro_batches
-            new_gradients, new_sums = self._gradients(_rows(batch, first, limit), weights)
+        for number in tf.range(self.micro_batches):
+            part = part_of_batch(batch, number, self.micro_batches)
+            random = self._random_state.values(key, number)
+            new_gradients, new_sums = self._gradients_of(part, weights, random, factor)
             unused.update(index for index, new in enumerate(new_gradients) if new is None)
             gradients = [
-                total if new is None else total + tf.convert_to_tensor(new)
-                for total, new in zip(gradients, new_gradients, strict=True)
+                total if new is None else total + new for total, new in zip(gradients, new_gradients, strict=True)
             ]
             sums = {name: sums[name] + new_sums[name] for name in sums}
         return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
+    def _gradients(self, batch, weights, random, factor):
+        """Dense gradients of a micro-batch's share of the loss, times the factor, and the sums of its terms."""
+        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        with self._random_state.scope(random):
+            with tf.GradientTape() as tape:
+                outputs = self.model(inputs, training=True)
+                terms = self.model.loss_terms(labels, outputs, sample_weight)
+                sums = {name: loss_sum for name, (loss_sum, _) in terms.items()}
+                loss = factor * tf.add_n(
+                    [tf.math.divide_no_nan(loss_sum, weights[name]) for name, loss_sum in sums.items()]
+                )
+            gradients = tape.gradient(loss, self.model.trainable_variables)
+        return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
-def _rows(batch, first, limit):
-    return tf.nest.map_structure(lambda values: values[first:limit], batch)
+
+def _check(model, optimizer, strategy, micro_batches):
+    missing = [name for name in ("loss_terms", "loss_weights") if not callable(getattr(model, name, None))]
+    if missing:
+        raise TypeError(f"{type(model).__name__} cannot be trained: it has no method {' and no '.join(missing)}")
+    if not isinstance(optimizer, BertAdamW):
+        raise TypeError(
+            f"the optimizer must be a BertAdamW, which sums gradients over replicas before it clips them; got "
+            f"{type(optimizer).__name__}. With other optimizers use Keras' `fit`"
+        )
+    if micro_batches < 1:
+        raise ValueError(f"micro_batches must be at least 1, got {micro_batches}")
+    if not model.trainable_variables:
+        raise ValueError(f"{type(model).__name__} has no trainable variables; is all of it frozen?")
+    if not all(strategy.extended.variable_created_in_scope(variable.value) for variable in model.trainable_variables):
+        raise ValueError(
+            f"{type(model).__name__} was made outside the strategy that is to train it; make model and optimizer "
+            "inside strategy.scope()"
+        )
+
+
+def _refuse_windows(batch, by):
+    if isinstance(batch[0], dict) and "window_text_ids" in batch[0]:
+        raise ValueError(f"a batch of windows cannot be cut ({by}): that would part the windows of a text")
+
+
+def _sum_over_replicas(value):
+    context = tf.distribute.get_replica_context()
+    return value if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def _counts(inputs, labels):
+    """float32 [3]: examples, tokens without padding, and with it."""
+    padding_mask = inputs.get("padding_mask") if isinstance(inputs, dict) else None
+    tokens, places = (0, 0)
+    if padding_mask is not None:
+        tokens, places = tf.math.count_nonzero(padding_mask, dtype=tf.int32), tf.size(padding_mask)
+    return tf.cast(tf.stack([tf.shape(labels)[0], tokens, places]), tf.float32)
+
+
+def _empty(spec):
+    """A batch without rows; other sizes that are not known are 1."""
+
+    def zeros(part):
+        return tf.zeros([0, *(size or 1 for size in part.shape[1:])], part.dtype)
+
+    return tf.nest.map_structure(zeros, spec)

@@ -5,14 +5,23 @@ import time
 from dataclasses import dataclass, field
 
 import keras
-import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
 from keras_bert.training.checkpoints import CHECKPOINTS_NAME, TrainingCheckpoints
+from keras_bert.training.run_log import RunLog, log_table
 from keras_bert.training.step import TrainStep
+from keras_bert.training.strategy import any_worker, describe_strategy, from_chief, worker_barrier, worker_of
 
 _FEWEST_UPDATES_BETWEEN_CHECKPOINTS = 200  # so that writing them is a small part of a short training
+
+
+class TrainingInterrupted(Exception):
+    """Training was asked to stop; a checkpoint was saved, from which the same call goes on."""
+
+
+class TrainingDiverged(RuntimeError):
+    """A loss or gradient is not finite; that update was not made, and nothing was saved after it."""
 
 
 @dataclass
@@ -35,31 +44,39 @@ class TrainingResult:
 
 
 class Trainer:
-    """Trains a model in the folder of a run; the same call resumes it there.
+    """Trains a model in the folder of a run, on the devices of a strategy; the same call resumes it there.
 
-    Log records go to `log.jsonl` and to TensorBoard: loss and its terms (means since the record before), learning rate,
-    gradient norm, examples and real tokens a second, the share of padding; and what the evaluations give.
+    Log records go to `log.jsonl` and to TensorBoard; `RunLog` says what is in them. Under several workers (processes)
+    each calls the same with its own part of the data; the run's folder must be shared by all, and only the first
+    worker, the chief, writes there (but for each worker's place in its data).
 
     Args:
-        model: a built Keras model with `loss_terms` and `loss_weights`, such as `BertClassifier`.
-        optimizer: a `BertAdamW`, or any Keras optimizer.
+        model: a built Keras model with `loss_terms` and `loss_weights`, such as `BertClassifier`, made in the
+            strategy's scope.
+        optimizer: a `BertAdamW`, made there, too.
         run_directory: a `RunDirectory`.
         num_train_steps: int. Updates in the whole training.
-        micro_batches: int. Parts that each batch is cut into, to save memory; the result stays the same.
+        strategy: tf.distribute.Strategy; None is the one in force, on one device unless in a scope.
         steps_per_call: int. Most updates between two returns to Python. It does not change the result.
         log_every: int. Updates between two log records.
         evaluate: function without arguments that gives a dict of name to float, or None.
         evaluate_every: int or None. Updates between two evaluations; None evaluates at the end only.
         score: str or None. The number of `evaluate` of which more is better; the weights that have most are kept. None
             keeps the last.
+        patience: int or None. Evaluations in a row without a better score, after which training ends early.
         checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training, and at least
             200. There is one at the end, too.
         keep_checkpoints: int. How many of the newest stay.
+        place_is_saved: bool. Whether checkpoints hold the place in the data. Without, a resumed training begins a new
+            pass, as it must where the input's iterator cannot be saved (tf.data service).
+        should_stop: function without arguments that says whether to save and stop, asked between two calls, or None.
+        facts: dict of str to anything, further lines for the table that begins the log.
         progress: bool. Whether to show a progress bar on standard error.
+        **step_arguments: further ones of `TrainStep`: micro_batches, seed, jit, loss_scale.
 
     Raises:
-        ValueError: on numbers below 1, or a score without evaluation.
-        TypeError: if the model says no loss terms.
+        ValueError: on numbers below 1, a score without evaluation, patience without a score, or as `TrainStep`.
+        TypeError: as `TrainStep`.
 
     Example:
 
@@ -79,15 +96,20 @@ class Trainer:
         optimizer,
         run_directory,
         num_train_steps,
-        micro_batches=1,
+        strategy=None,
         steps_per_call=20,
         log_every=100,
         evaluate=None,
         evaluate_every=None,
         score=None,
+        patience=None,
         checkpoint_every=None,
         keep_checkpoints=2,
+        place_is_saved=True,
+        should_stop=None,
+        facts=None,
         progress=False,
+        **step_arguments,
     ):
         checkpoint_every = checkpoint_every or max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
         for name, value in {
@@ -96,11 +118,14 @@ class Trainer:
             "log_every": log_every,
             "evaluate_every": evaluate_every,
             "checkpoint_every": checkpoint_every,
+            "patience": patience,
         }.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if evaluate is None and (score is not None or evaluate_every is not None):
             raise ValueError("score and evaluate_every need a function `evaluate`")
+        if patience is not None and score is None:
+            raise ValueError("patience needs a score that can become better")
         self.model = model
         self.optimizer = optimizer
         self.run_directory = run_directory
@@ -110,147 +135,135 @@ class Trainer:
         self.evaluate = evaluate
         self.evaluate_every = evaluate_every or num_train_steps
         self.score = score
+        self.patience = patience
         self.checkpoint_every = checkpoint_every
+        self.place_is_saved = place_is_saved
+        self.should_stop = should_stop
+        self.facts = facts or {}
         self.progress = progress
-        self._step = TrainStep(model, optimizer, micro_batches)
+        self._step = TrainStep(model, optimizer, strategy, **step_arguments)
+        self.strategy = self._step.strategy
+        worker_index, num_workers = worker_of(self.strategy)
+        self._is_chief = worker_index == 0
         self.checkpoints = TrainingCheckpoints(
-            run_directory.path / CHECKPOINTS_NAME, model, optimizer, keep_checkpoints
+            run_directory.path / CHECKPOINTS_NAME,
+            model,
+            optimizer,
+            keep_checkpoints,
+            worker_index=worker_index,
+            num_workers=num_workers,
+            barrier=worker_barrier(self.strategy) if num_workers > 1 else None,
+            extra=self._step.variables,
         )
 
     def train(self, dataset):
         """Trains to the last update, from the run's newest checkpoint if it has one.
 
         Args:
-            dataset: tf.data.Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`, without end, whose
-                iterator can be checkpointed.
+            dataset: tf.data.Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`, as a rule without end;
+                training ends with it if it has one. Its iterator must be one that can be checkpointed, unless
+                `place_is_saved` is False.
 
         Returns:
             `TrainingResult`. The model then has the best weights, or without a score the last.
 
         Raises:
             KeyError: if the evaluation gives no number called `score`.
-            RuntimeError: if a gradient is not finite; the message says the update.
+            TrainingDiverged: if a loss or gradient is not finite.
+            TrainingInterrupted: if `should_stop` said so.
         """
         iterator = iter(dataset)
-        state = self.checkpoints.restore(iterator) or {
-            "step": 0,
-            "best_step": None,
-            "best_metrics": {},
-            "seconds": 0.0,
-        }
-        if state["step"]:
-            logging.info("resumed at update %d of %d", state["step"], self.num_train_steps)
-            self.run_directory.log({"event": "resumed", "step": state["step"]})
-        writer = tf.summary.create_file_writer(str(self.run_directory.path / "tensorboard"))
-        recorder = _Recorder(self, writer)
-        with (
-            writer.as_default(),
-            tqdm(total=self.num_train_steps, initial=state["step"], unit="step", disable=not self.progress) as bar,
-        ):
-            while state["step"] < self.num_train_steps:
-                self._train_to_next_event(iterator, state, recorder, bar)
+        state = {"step": 0, "best_step": None, "best_metrics": {}, "without_better": 0, "seconds": 0.0}
+        restored = self.checkpoints.restore(iterator if self.place_is_saved else None)
+        state |= restored or {}
+        log = RunLog(self.run_directory)
+        self._log_beginning(state["step"] if restored else None, log)
+        with tqdm(
+            total=self.num_train_steps,
+            initial=state["step"],
+            unit="step",
+            disable=not (self.progress and self._is_chief),
+        ) as bar:
+            goes_on = state["step"] < self.num_train_steps and not self._has_lost_patience(state)
+            while goes_on:
+                goes_on = self._train_to_next_event(iterator, state, log, bar)
         if self.score is not None:
             self.checkpoints.restore_best(state["best_step"])
-        return TrainingResult(**state, examples_per_second=recorder.median_speed())
+        del state["without_better"]
+        return TrainingResult(**state, examples_per_second=log.median_speed())
 
-    def _train_to_next_event(self, iterator, state, recorder, bar):
+    def _log_beginning(self, resumed_at, log):
+        beginning = "nothing: this is the run's first process; the weights are those the model was made with"
+        if resumed_at is not None:
+            log.event("resumed", resumed_at)
+            beginning = f"model, optimizer and place in the data, of update {resumed_at} of {self.num_train_steps}"
+            if not self.place_is_saved:
+                beginning = (
+                    f"model and optimizer, of update {resumed_at} of {self.num_train_steps}; this input's place "
+                    "cannot be saved: a new pass over the data begins"
+                )
+        seeds = f"dropout, by seed {self._step.seed}, update, micro-batch, replica and layer"
+        log_table(
+            {**self.facts, **describe_strategy(self.strategy), "restored from the run": beginning, "random": seeds}
+        )
+
+    def _train_to_next_event(self, iterator, state, log, bar):
+        """Trains up to the next log record, evaluation or checkpoint; says whether there is more to do."""
         started = time.perf_counter()
         step = state["step"]
         every = (self.steps_per_call, self.log_every, self.evaluate_every, self.checkpoint_every)
         steps = min(self.num_train_steps - step, *(interval - step % interval for interval in every))
-        try:
-            recorder.add(self._step.run(iterator, tf.constant(steps)), steps)
-        except tf.errors.InvalidArgumentError as error:
-            raise RuntimeError(
-                f"training stopped between update {step} and {step + steps}: {_reason(error)}. "
-                f"The newest checkpoint in {self.checkpoints.path} is of update {self.checkpoints.newest()}."
-            ) from error
-        state["step"] = step = step + steps
-        bar.update(steps)
-        last = step == self.num_train_steps
-        if step % self.log_every == 0 or last:
-            bar.set_postfix(recorder.record(step))
+        report = self._step.run(iterator, step, steps)
+        made = int(report["steps"])
+        self._refuse_what_is_not_finite(report, step + made)
+        data_ended = made < steps
+        state["step"] = step = step + made
+        last = data_ended or step == self.num_train_steps
+        if made:
+            log.add(report)
+            bar.update(made)
+        if (made and step % self.log_every == 0) or last:
+            bar.set_postfix(self._record(log, step))
+        if data_ended:
+            logging.warning("the data ended at update %d of %d, and training with it", step, self.num_train_steps)
         if self.evaluate is not None and (step % self.evaluate_every == 0 or last):
-            self._evaluate(state)
-            recorder.restart_clock()
+            self._evaluate(state, log)
+            last = last or self._has_lost_patience(state)
+            log.restart_clock()
         state["seconds"] += time.perf_counter() - started
-        if step % self.checkpoint_every == 0 or last:
-            self.checkpoints.save(iterator, state)
-            recorder.restart_clock()
+        is_to_stop = any_worker(self.strategy, self.should_stop is not None and self.should_stop())
+        if step % self.checkpoint_every == 0 or last or is_to_stop:
+            self.checkpoints.save(iterator if self.place_is_saved else None, state)
+            log.restart_clock()
+        if is_to_stop and not last:
+            raise TrainingInterrupted(
+                f"stopped after update {step} of {self.num_train_steps}; the checkpoint in {self.checkpoints.path} is "
+                "of this update. The same command goes on from there"
+            )
+        return not last
 
-    def _evaluate(self, state):
-        metrics = {name: float(value) for name, value in self.evaluate().items()}
-        step = state["step"]
-        logging.info("update %d: %s", step, ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
-        self.run_directory.log({"event": "evaluation", "step": step, **metrics})
-        for name, value in metrics.items():
-            tf.summary.scalar(name, value, step=step)
-        if self.score is None:
-            state.update(best_step=step, best_metrics=metrics)
+    def _refuse_what_is_not_finite(self, report, step):
+        if not report["failed"]:
             return
-        if self.score not in metrics:
-            raise KeyError(f"the evaluation gives no {self.score!r}; it gives {sorted(metrics)}")
-        if state["best_step"] is None or _is_better(metrics[self.score], state["best_metrics"][self.score]):
-            state.update(best_step=step, best_metrics=metrics)
-            self.checkpoints.save_best(state)
+        number = int(report["bad_variable"])
+        variable = self.model.trainable_variables[number].path if number >= 0 else None
+        what = "the loss is not finite" if variable is None else f"the gradient of {variable} is not finite"
+        terms = ", ".join(f"{name} {float(value):g}" for name, value in report["last_loss_terms"].items())
+        newest = self.checkpoints.newest()
+        saved = "There is no checkpoint yet."
+        if newest is not None:
+            saved = f"The newest checkpoint in {self.checkpoints.path} is of update {newest}."
+        raise TrainingDiverged(
+            f"training stopped at update {step}: {what} (loss terms: {terms}). The update was not made, and nothing "
+            f"was saved after it. {saved} Look for a NaN or infinity in the inputs, lower the learning rate, or compute "
+            "in float32 or bfloat16."
+        )
 
-
-def _reason(error):
-    """The message of an error in a graph without the Python stack that TensorFlow puts before it."""
-    lines = [line for line in error.message.splitlines() if line.strip()]
-    noise = ("  File ", "Graph execution error", "Detected at node", "\t [[")
-    return " ".join(line for line in lines if not line.startswith(noise))
-
-
-def _is_better(score, best):
-    return score > best or (math.isnan(best) and not math.isnan(score))
-
-
-class _Recorder:
-    """Sums what the updates report, and turns it into log records."""
-
-    def __init__(self, trainer, writer):
-        self._trainer = trainer
-        self._writer = writer
-        self._speeds = []
-        self._totals, self._steps = {}, 0
-        self._seconds = 0.0
-        self.restart_clock()
-
-    def restart_clock(self):
-        """Leaves the time since the last update out of the speed: it went into an evaluation or a checkpoint."""
-        self._started = time.perf_counter()
-
-    def add(self, report, steps):
-        """Adds what `TrainStep.run` gave for some updates."""
-        for name, value in report.items():
-            value = float(value)
-            self._totals[name] = value if name == "gradient_norm" else self._totals.get(name, 0.0) + value
-        self._steps += steps
-        self._seconds += time.perf_counter() - self._started
-        self.restart_clock()
-
-    def record(self, step):
-        """Writes the record of the updates since the last one, and gives what the progress bar shows."""
-        totals, seconds = self._totals, max(self._seconds, 1e-9)
-        counts = {name: totals.pop(name) for name in ("examples", "tokens", "places", "gradient_norm")}
-        terms = {name: value / self._steps for name, value in totals.items()}
-        learning_rate = float(keras.ops.convert_to_numpy(self._trainer.optimizer.learning_rate))
-        record = {
-            "loss": sum(terms.values()),
-            **({f"loss/{name}": value for name, value in terms.items()} if len(terms) > 1 else {}),
-            "learning_rate": learning_rate,
-            "gradient_norm": counts["gradient_norm"],
-            "examples_per_second": counts["examples"] / seconds,
-            "tokens_per_second": counts["tokens"] / seconds,
-            "padding": 1 - counts["tokens"] / counts["places"] if counts["places"] else 0.0,
-        }
-        self._trainer.run_directory.log({"event": "train", "step": step, **record})
-        for name, value in record.items():
-            tf.summary.scalar(f"train/{name}", value, step=step)
-        self._writer.flush()
-        self._speeds.append(record["examples_per_second"])
-        self._totals, self._steps, self._seconds = {}, 0, 0.0
+    def _record(self, log, step):
+        """Writes a log record, and gives what the progress bar shows."""
+        learning_rate = float(keras.ops.convert_to_numpy(self.optimizer.learning_rate))
+        scale = None if self._step.loss_scale is None else float(self._step.loss_scale.factor)
+        record = log.record(step, learning_rate, scale)
         return {
             "loss": f"{record['loss']:.4f}",
             "rate": f"{learning_rate:.2e}",
@@ -258,6 +271,28 @@ class _Recorder:
             "tokens/s": f"{record['tokens_per_second']:.0f}",
         }
 
-    def median_speed(self):
-        """Median of the examples a second over the records, or None."""
-        return sorted(self._speeds)[len(self._speeds) // 2] if self._speeds else None
+    def _evaluate(self, state, log):
+        metrics = {name: float(value) for name, value in self.evaluate().items()}
+        # Of what follows depends what all workers do: rounding must not make them differ.
+        metrics = dict(zip(metrics, from_chief(self.strategy, list(metrics.values())), strict=True))
+        step = state["step"]
+        logging.info("update %d: %s", step, ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+        log.event("evaluation", step, metrics)
+        if self.score is None:
+            state.update(best_step=step, best_metrics=metrics)
+            return
+        if self.score not in metrics:
+            raise KeyError(f"the evaluation gives no {self.score!r}; it gives {sorted(metrics)}")
+        state["without_better"] += 1
+        if state["best_step"] is None or _is_better(metrics[self.score], state["best_metrics"][self.score]):
+            state.update(best_step=step, best_metrics=metrics, without_better=0)
+            self.checkpoints.save_best(state)
+        elif self._has_lost_patience(state):
+            logging.info("no better %s in %d evaluations: training ends early", self.score, self.patience)
+
+    def _has_lost_patience(self, state):
+        return self.patience is not None and state["without_better"] >= self.patience
+
+
+def _is_better(score, best):
+    return score > best or (math.isnan(best) and not math.isnan(score))

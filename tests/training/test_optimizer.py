@@ -195,7 +195,7 @@ def test_a_gradient_that_is_not_finite_raises_and_changes_nothing(bad, compiled,
         np.testing.assert_array_equal(variable.numpy(), old)
 
 
-def test_under_xla_a_gradient_that_is_not_finite_counts_as_zero():
+def test_under_xla_a_gradient_that_is_not_finite_changes_nothing():
     kernel = keras.Variable(np.ones([2], "float32"), name="kernel")
     optimizer = BertAdamW(0.1)
     optimizer.build([kernel])
@@ -205,8 +205,49 @@ def test_under_xla_a_gradient_that_is_not_finite_counts_as_zero():
         return optimizer.apply([gradient], [kernel])
 
     assert not np.isfinite(apply(tf.constant([np.nan, 1.0])).numpy())
-    np.testing.assert_allclose(kernel.numpy(), [0.999, 0.999])  # the decay only
+    np.testing.assert_array_equal(kernel.numpy(), [1.0, 1.0])
     np.testing.assert_array_equal(slots(optimizer, "velocity")[0].numpy(), [0.0, 0.0])
+    assert optimizer.iterations.numpy() == 0
+
+
+@pytest.mark.parametrize("bad", ["gradient", "loss"])
+def test_apply_if_finite_goes_on_as_if_the_bad_update_had_not_been(bad):
+    rng = np.random.default_rng(3)
+    good = [random_gradients(rng), random_gradients(rng)]
+    spoilt = {path: value.copy() for path, value in random_gradients(rng).items()}
+    loss = np.nan if bad == "loss" else 1.0
+    if bad == "gradient":
+        spoilt["dense/kernel"][1, 1] = np.inf
+    starts = random_gradients(rng)
+    results = []
+    for sequence in (good, [good[0], spoilt, good[1]]):
+        variables = make_variables(starts)
+        optimizer = BertAdamW(0.1, bias_correction=True)
+        for gradients in sequence:
+            values = [tf.constant(value) for value in gradients.values()]
+            report = optimizer.apply_if_finite(values, list(variables.values()), loss if gradients is spoilt else 1.0)
+            assert bool(report["is_finite"]) == (gradients is not spoilt)
+            finite = np.isfinite(report["squared_norms"])
+            assert finite.tolist() == [
+                not (bad == "gradient" and gradients is spoilt and name == "dense/kernel") for name in SHAPES
+            ]
+        results.append([variable.numpy() for variable in optimizer.variables + list(variables.values())])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_apply_if_finite_takes_the_loss_scale_off():
+    rng = np.random.default_rng(4)
+    gradients, starts = random_gradients(rng), random_gradients(rng)
+    results = []
+    for scale in (1.0, 1024.0):
+        variables = make_variables(starts)
+        optimizer = BertAdamW(0.1)
+        values = [tf.constant(value * scale) for value in gradients.values()]
+        report = optimizer.apply_if_finite(values, list(variables.values()), loss_scale=tf.constant(scale))
+        results.append((float(report["norm"]), *(variable.numpy() for variable in variables.values())))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -239,6 +280,34 @@ def test_the_learning_rate_can_be_set_while_it_is_a_number():
     assert float(optimizer.learning_rate) == pytest.approx(1e-5)
 
 
+def test_learning_rate_factors():
+    rng = np.random.default_rng(6)
+    gradients, starts = random_gradients(rng), random_gradients(rng)
+    moved = {}
+    for factors in ([], [("table", 0.25), (r"(^|/)dense/", 0.5), ("kernel", 0.0)]):
+        variables = make_variables(starts)
+        optimizer = BertAdamW(0.1, learning_rate_factors=factors)
+        optimizer.apply([tf.constant(value) for value in gradients.values()], list(variables.values()))
+        moved[len(factors)] = {path: variable.numpy() - starts[path] for path, variable in variables.items()}
+    # The first expression that is found counts; the decay of the weights goes with the rate.
+    expected = {"table": 0.25, "dense/kernel": 0.5, "dense/bias": 0.5, "layer_norm/gamma": 1.0}
+    for path, factor in expected.items():
+        np.testing.assert_allclose(moved[3][path], factor * moved[0][path], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("factors", "error", "message"),
+    [
+        ([("table", -1.0)], ValueError, "at least 0 and finite"),
+        (["table"], TypeError, "pairs of a regular expression and a number"),
+        ([("(", 1.0)], ValueError, "not a regular expression"),
+    ],
+)
+def test_learning_rate_factors_that_are_refused(factors, error, message):
+    with pytest.raises(error, match=message):
+        BertAdamW(learning_rate_factors=factors)
+
+
 def test_config_keeps_every_argument():
     optimizer = BertAdamW(
         WarmupSchedule(1e-4, 100, decay="linear"),
@@ -249,13 +318,14 @@ def test_config_keeps_every_argument():
         clip_norm=None,
         bias_correction=True,
         exclude_from_weight_decay=["bias$"],
+        learning_rate_factors=[("embeddings", 0.5)],
         name="mine",
     )
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert isinstance(again, BertAdamW)
     assert again.get_config() == optimizer.get_config()
     assert again.get_config()["learning_rate"]["config"]["decay"] == "linear"
-    assert len(again.get_config()) == 9
+    assert len(again.get_config()) == 10
 
 
 def train_and_compare(model, again):

@@ -1,0 +1,51 @@
+"""The highest blocks begun anew."""
+
+import numpy as np
+import pytest
+
+from keras_bert.models.reinitialize import reinitialize_top_blocks
+from tests.toys import toy_classifier
+
+
+def changed(number, seed=3):
+    """Names of the encoder's weights that are others afterwards, and the weights."""
+    encoder = toy_classifier().encoder
+    for weight in encoder.weights:
+        weight.assign(weight + 1.0)  # trained: no initial value is left
+    before = {path: weight.numpy() for path, weight in encoder.variables_by_path().items()}
+    reinitialize_top_blocks(encoder, number, seed)
+    after = {path: weight.numpy() for path, weight in encoder.variables_by_path().items()}
+    return {path.split("/")[0] for path in before if not np.array_equal(before[path], after[path])}, after
+
+
+def test_what_begins_anew():
+    assert changed(0)[0] == {"pooler"}
+    assert changed(1)[0] == {"pooler", "transformer_block_1"}
+    assert changed(2)[0] == {"pooler", "transformer_block_0", "transformer_block_1"}
+
+
+def test_the_new_weights_are_those_that_an_encoder_begins_with():
+    _, weights = changed(1)
+    kernel = weights["transformer_block_1/intermediate/kernel"]
+    assert 0.01 < kernel.std() < 0.03
+    assert np.abs(kernel).max() <= 0.04 + 1e-6  # cut off at two standard deviations of 0.02
+    assert (weights["transformer_block_1/output_layer_norm/gamma"] == 1).all()
+    assert (weights["pooler/bias"] == 0).all()
+
+
+def test_the_seed_decides():
+    one, two, other = (changed(2, seed)[1]["pooler/kernel"] for seed in (3, 3, 4))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+def test_layers_do_not_share_their_draws():
+    _, weights = changed(2)
+    kernels = [weights[f"transformer_block_{number}/intermediate/kernel"] for number in range(2)]
+    assert not np.array_equal(*kernels)
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_refusals(number):
+    with pytest.raises(ValueError, match=f"has 2 blocks; {number} of them"):
+        reinitialize_top_blocks(toy_classifier().encoder, number)

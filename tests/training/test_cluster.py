@@ -1,0 +1,225 @@
+import contextlib
+import json
+import socket
+import threading
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.training.cluster import (
+    Cluster,
+    WorkerLostError,
+    describe_lost_workers,
+    unreachable_workers,
+    wait_for_workers,
+    watch_workers,
+)
+
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+
+def free_addresses(number):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
+
+
+@contextlib.contextmanager
+def listening(address, answer=None):
+    """Accepts connections as the kernel does for a frozen process, or answers each with some bytes."""
+    with socket.create_server(("127.0.0.1", int(address.split(":")[1]))) as server:
+        connections = []
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connections.append(server.accept()[0])
+                    connections[-1].sendall(answer)
+
+        if answer is not None:
+            threading.Thread(target=serve, daemon=True).start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)
+        for connection in connections:
+            connection.close()
+
+
+@pytest.mark.parametrize(
+    ("workers", "index", "message"),
+    [
+        (("a:1", "b"), 0, "host:port with a port from 1 to 65535, got 'b'"),
+        (("a:1", "b:0"), 0, "got 'b:0'"),
+        (("a:1", "b:65536"), 0, "got 'b:65536'"),
+        (("a:1", "http://b:2"), 0, "got 'http://b:2'"),
+        (("a:1", "b:2 "), 0, "got 'b:2 '"),
+        (("a:1", "::1:2"), 0, "got '::1:2'"),
+        (("a:1", "a:1"), 0, "an address of its own"),
+        (("a:1",), 0, "at least two"),
+        (("a:1", "b:2"), 2, "0 to 1 with 2 workers, got 2"),
+        (("a:1", "b:2"), -1, "got -1"),
+        (("a:1", "b:2"), None, "got None"),
+        ("a:1,b:2", 0, "must be a tuple"),
+    ],
+)
+def test_malformed_clusters_are_refused(workers, index, message):
+    with pytest.raises(ValueError, match=message):
+        Cluster(workers, index)
+
+
+def test_host_names_and_addresses_are_taken():
+    workers = ("bert-0.bert:2222", "10.0.0.7:1", "[fe80::1]:65535", "worker_2:80")
+    assert Cluster(list(workers), 2).workers == workers
+
+
+def config(cluster, task_type="worker", index=0):
+    return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}, "environment": "cloud"})
+
+
+def test_tf_config():
+    both = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    assert Cluster.from_tf_config(config(both, "chief")) == Cluster(("a:1", "b:1", "c:1"), 0)
+    assert Cluster.from_tf_config(config(both, "worker", "1")) == Cluster(("a:1", "b:1", "c:1"), 2)
+    assert Cluster.from_tf_config(config({"worker": ["b:1", "c:1"]}, index=1)) == Cluster(("b:1", "c:1"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be like"),
+        ("{}", "must be like"),
+        (config({}), "must be like"),
+        (config({"worker": ["a:1", "b:1"], "ps": ["c:1"]}), "does not support parameter servers"),
+        (config({"worker": ["a:1", "b:1"], "evaluator": ["c:1"]}), "no evaluator of its own"),
+        (config({"worker": ["a:1", "b:1"]}, "evaluator"), "no evaluator of its own"),
+        (config({"worker": ["a:1", "b:1"], "master": ["c:1"]}), "role 'master'; allowed are chief, worker"),
+        (config({"worker": "a:1,b:1"}), "must be a list"),
+        (config({"worker": [1, 2]}), "must be a tuple"),
+        (config({"chief": ["a:1", "b:1"]}, "chief"), "one chief at most"),
+        (config({"worker": ["a:1", "b:1"]}, "chief"), r"one of the cluster's \['worker'\], got 'chief'"),
+        (config({"worker": ["a:1", "b:1"]}, index=2), "0 to 1, got 2"),
+        (config({"worker": ["a:1", "b:1"]}, index=None), "0 to 1, got None"),
+        (config({"worker": ["a:1"]}), "at least two"),
+    ],
+)
+def test_malformed_tf_config_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        Cluster.from_tf_config(text)
+
+
+def hold_meeting(calls):
+    """What each of the calls of `wait_for_workers` raises, all made at once."""
+    errors = [None] * len(calls)
+
+    def call(number, arguments):
+        try:
+            wait_for_workers(*arguments)
+        except (OSError, ValueError) as error:
+            errors[number] = error
+
+    threads = [threading.Thread(target=call, args=item) for item in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+def test_workers_meet_and_leave_their_ports_free():
+    addresses = free_addresses(3)
+    assert hold_meeting([(Cluster(addresses, index), 20.0) for index in range(3)]) == [None] * 3
+    for address in addresses:
+        with listening(address):
+            pass
+
+
+def test_workers_that_do_not_come_are_named():
+    addresses = free_addresses(3)
+    errors = hold_meeting([(Cluster(addresses, index), 1.0) for index in (0, 2)])
+    for error in errors:
+        assert isinstance(error, TimeoutError)
+        assert f"missing: worker 1 ({addresses[1]}). Each must be started" in str(error)
+
+
+def test_another_program_on_the_port_is_no_worker():
+    addresses = free_addresses(2)
+    with listening(addresses[1], answer=b"SSH-2.0-OpenSSH\r\n"):
+        (error,) = hold_meeting([(Cluster(addresses, 0), 1.0)])
+    assert isinstance(error, TimeoutError)
+    with listening(addresses[0]):
+        (error,) = hold_meeting([(Cluster(addresses, 0), 0.1)])
+    assert "worker 0" in str(error) and "cannot listen on port" in str(error) and "Another process" in str(error)
+
+
+def test_workers_that_disagree_are_refused():
+    addresses = free_addresses(2)
+    others = (*addresses, "c:1")
+    for calls, message in (
+        ([(Cluster(addresses, 0), 20.0), (Cluster(others, 1), 20.0)], "was started with other workers"),
+        ([(Cluster(addresses, 0), 20.0, "8 GPUs"), (Cluster(addresses, 1), 20.0, "CPU")], "computes on"),
+    ):
+        assert [message in str(error) for error in hold_meeting(calls)] == [True, True]
+
+
+def test_two_workers_with_one_index_are_refused():
+    # On another machine the second one would get its port; here it is a program that says what that one would say.
+    addresses = free_addresses(2)
+    hello = json.dumps({"workers": addresses, "index": 0, "devices": ""}).encode() + b"\n"
+    with listening(addresses[1], answer=hello):
+        (error,) = hold_meeting([(Cluster(addresses, 0), 20.0)])
+    assert f"the worker at {addresses[1]} says that its index is 0; this one's is 0, and its should be 1" in str(error)
+
+
+def test_dead_frozen_and_restarted_workers_are_unreachable():
+    addresses = free_addresses(5)
+    with (
+        listening(addresses[1], answer=SETTINGS),  # alive
+        listening(addresses[2]),  # frozen
+        listening(addresses[4], answer=b'{"workers": []}\n'),  # started again, it waits for the others
+    ):
+        assert unreachable_workers(Cluster(addresses, 0), 0.3) == (2, 3, 4)
+        assert unreachable_workers(Cluster(addresses, 3), 0.3) == (0, 2, 4)
+
+
+# What TensorFlow 2.21 raises, as it was seen.
+RESET = (
+    "Collective ops is aborted by: failed to connect to all addresses; last error: UNKNOWN: Connection refused\n"
+    "Additional GRPC error information from remote target /job:worker/replica:0/task:2 while calling "
+    "/tensorflow.WorkerService/RecvBuf:\nThe error could be from a previous operation. Restart your program to reset."
+)
+NO_HEARTBEAT = (
+    "Graph execution error:\n\nDetected at node CollectiveReduceV2\n\n"
+    "Collective ops is aborted by: Error reported from /job:worker/task:2: The following tasks are unhealthy "
+    "(stopped sending heartbeats):\n/job:worker/replica:0/task:2"
+)
+
+
+def test_lost_workers_are_named():
+    addresses = free_addresses(3)
+    cluster = Cluster(addresses, 0)
+    with listening(addresses[1], answer=SETTINGS):
+        line = describe_lost_workers(cluster, tf.errors.UnavailableError(None, None, NO_HEARTBEAT), 0.3)
+        assert line.startswith(
+            f"lost worker 2 ({addresses[2]}) (Error reported from /job:worker/task:2: The following tasks are "
+            "unhealthy (stopped sending heartbeats)). "
+        )
+        assert "same command" in line and "newest checkpoint" in line and "\n" not in line
+        assert describe_lost_workers(cluster, timeout_seconds=0.3).startswith(f"lost worker 2 ({addresses[2]}). ")
+        with listening(addresses[2], answer=SETTINGS):
+            line = describe_lost_workers(cluster, tf.errors.UnavailableError(None, None, RESET), 0.3)
+            assert line.startswith(f"lost worker 2 ({addresses[2]}) (failed to connect")
+            assert "it may have been restarted" in line
+            line = describe_lost_workers(cluster, RuntimeError("Collective has timed out during execution."), 0.3)
+            assert "(Collective has timed out during execution); all of them answer now" in line
+
+
+def test_only_errors_of_the_connection_are_taken_for_a_loss():
+    cluster = Cluster(free_addresses(2), 0)
+    with pytest.raises(WorkerLostError, match=r"lost worker 1 \(127.0.0.1"), watch_workers(cluster):
+        raise tf.errors.DeadlineExceededError(None, None, "Deadline Exceeded\n\nRPC: /tensorflow.CoordinationService/X")
+    with pytest.raises(tf.errors.InvalidArgumentError), watch_workers(cluster):
+        raise tf.errors.InvalidArgumentError(None, None, "indices[0] = 9 is not in [0, 5)")
+    with pytest.raises(tf.errors.UnavailableError), watch_workers(None):
+        raise tf.errors.UnavailableError(None, None, NO_HEARTBEAT)

@@ -1,0 +1,163 @@
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_bert.training.cluster import Cluster
+from keras_bert.training.strategy import (
+    any_worker,
+    cluster_of,
+    describe_strategy,
+    from_chief,
+    is_chief,
+    make_strategy,
+    number_of_workers,
+    worker_barrier,
+    worker_of,
+)
+from tests.training.test_cluster import free_addresses
+
+CLUSTER = Cluster(("a:1", "b:1"), 0)
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "tests.training.workers_program", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def start_pair(*arguments):
+    addresses = free_addresses(2)
+    return addresses, [start(",".join(addresses), index, *arguments) for index in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("parameter_server", {}, "Keras 3 does not support parameter servers.*Allowed are one_device, mirrored"),
+        ("keras.distribution", {}, "keras.distribution does nothing.*on one device"),
+        ("horovod", {}, "unknown strategy 'horovod'; allowed are one_device, mirrored, multi_worker, tpu"),
+        ("one_device", {"num_logical_devices": 2}, "num_logical_devices belongs to the strategy mirrored"),
+        ("multi_worker", {"cluster": CLUSTER, "num_logical_devices": 2}, "num_logical_devices belongs to"),
+        ("mirrored", {"num_logical_devices": 0}, "at least 1, got 0"),
+        ("mirrored", {"num_logical_devices": True}, "at least 1, got True"),
+        ("mirrored", {"cluster": CLUSTER}, "cluster belongs to the strategy multi_worker; the strategy is mirrored"),
+        ("one_device", {"tpu": "local"}, "tpu belongs to the strategy tpu"),
+        ("multi_worker", {}, "needs a Cluster"),
+        ("multi_worker", {"cluster": ["a:1", "b:1"]}, "needs a Cluster"),
+        ("tpu", {}, 'needs a TPU: "local", a name'),
+        ("tpu", {"tpu": "local"}, "built without support"),
+        ("tpu", {"tpu": "grpc://127.0.0.1"}, "has no port"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_strategy(name, **arguments)
+
+
+def test_a_tpu_that_does_not_answer_is_refused_at_once():
+    started = time.monotonic()
+    with pytest.raises(ValueError, match=r"cannot use the TPU 'grpc://127.0.0.1:\d+'.*refused"):
+        make_strategy("tpu", tpu=f"grpc://{free_addresses(1)[0]}")
+    assert time.monotonic() - started < 5
+
+
+def test_keras_distribution_is_refused_when_it_is_set(monkeypatch):
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
+    with pytest.raises(ValueError, match=r"keras.distribution.distribution\(\) is set, and is refused"):
+        make_strategy("one_device")
+
+
+def test_no_strategy_is_made_inside_another():
+    with (
+        tf.distribute.MirroredStrategy(["CPU:0"]).scope(),
+        pytest.raises(ValueError, match="inside the scope of another"),
+    ):
+        make_strategy("one_device")
+
+
+def test_after_the_start_of_tensorflow_it_is_too_late():
+    tf.constant(0)
+    with pytest.raises(RuntimeError, match="too late for the strategy multi_worker"):
+        make_strategy("multi_worker", cluster=CLUSTER)
+    with pytest.raises(RuntimeError, match="too late to split the CPU into 7 logical devices"):
+        make_strategy("mirrored", num_logical_devices=7)
+
+
+def test_a_cpu_is_not_split_where_there_are_gpus(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [SimpleNamespace(name=kind)] * 2)
+    with pytest.raises(ValueError, match=r"splits the CPU.*here are 2"):
+        make_strategy("mirrored", num_logical_devices=2)
+
+
+def test_one_process_is_chief_and_waits_for_nobody():
+    for strategy in (make_strategy("one_device"), make_strategy("mirrored")):
+        assert cluster_of(strategy) is None
+        assert (worker_of(strategy), number_of_workers(strategy), is_chief(strategy)) == ((0, 1), 1, True)
+        worker_barrier(strategy)()
+        assert (any_worker(strategy, 1), any_worker(strategy, False)) == (True, False)
+        assert from_chief(strategy, [0.1, 2]) == [0.1, 2.0]
+    assert describe_strategy(make_strategy("one_device")) == {
+        "strategy": "one_device",
+        "replicas": "1",
+        "devices": "CPU 0",
+    }
+
+
+@pytest.mark.slow
+def test_a_cpu_is_split_into_logical_devices():
+    process = start("mirrored")
+    found = json.loads(process.communicate(timeout=120)[0])
+    assert found["replicas"] == [2, 2]
+    assert found["worker"] == [0, 1] and found["any_worker"] is True
+    assert "too late to split the CPU into 3 logical devices: TensorFlow has started with 2" in found["message"]
+    assert found["facts"] == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}
+
+
+@pytest.mark.slow
+def test_two_workers_reduce_and_wait_for_each_other():
+    addresses, processes = start_pair("meet")
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    found = [json.loads(output) for output, _ in outputs]
+    assert [each["is_chief"] for each in found] == [True, False]
+    assert all(each["sums"] == [3.0, 3.0, 3.0] for each in found)
+    assert all(each["any_worker"] == [True, False] for each in found)
+    assert all(each["from_chief"] == [0.1, math.inf] for each in found)
+    assert found[1]["facts"]["workers"] == f"2; this is worker 1 ({addresses[1]})"
+    # The second worker came first, and could not pass before the chief came.
+    assert found[1]["waited"][0] < found[0]["waited"][0] - 0.5 < found[1]["waited"][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lost", "number", "busy"),
+    [
+        (1, signal.SIGKILL, False),
+        (0, signal.SIGTERM, False),  # which TensorFlow's own handler would swallow
+        (0, signal.SIGSTOP, True),  # frozen, and the other is busy with something else
+    ],
+    ids=["a worker is killed", "the chief is terminated", "the chief freezes"],
+)
+def test_a_worker_that_is_lost_is_named(lost, number, busy):
+    addresses, processes = start_pair("end", lost, int(number), *(["busy"] if busy else []))
+    try:
+        lost_at = json.loads(processes[lost].stdout.readline())["lost_at"]
+        survivor = processes[1 - lost]
+        _, errors = survivor.communicate(timeout=120)
+        assert time.time() - lost_at < 60
+        assert survivor.returncode == 1
+        if number != signal.SIGSTOP:
+            assert processes[lost].wait(timeout=10) == -number
+        assert f"lost worker {lost} ({addresses[lost]})" in errors
+        assert "every worker with the same command" in errors
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
