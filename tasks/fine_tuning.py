@@ -290,7 +290,10 @@ def train(
         patience=patience,
         checkpoint_every=checkpoint_every,
         should_stop=should_stop,
-        facts=describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments),
+        facts={
+            "init_checkpoint": f"weights only, from {run.configuration['init_checkpoint']}",
+            **describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments),
+        },
         progress=progress,
         micro_batches=micro_batches,
         seed=seed,

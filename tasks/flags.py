@@ -7,7 +7,7 @@ import sys
 
 from absl import flags, logging
 
-from tasks.distribution import define_distribution_flags, strategy_from_flags
+import tasks.distribution
 from tasks.interruption import TERMINATED, stop_on_sigterm
 
 MODES = ("train", "eval", "predict", "export")
@@ -65,7 +65,8 @@ def define_fine_tuning_flags():
     flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
     flags.DEFINE_integer("eval_batch_size", 64, "Examples in a batch of evaluation and prediction.", lower_bound=1)
     flags.DEFINE_enum("export_dtype", None, ["float32", "bfloat16"], "dtype of the SavedModel; default: the model's.")
-    define_distribution_flags()
+    tasks.distribution.define_distribution_flags()
+    flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
     flags.DEFINE_bool("skip_bad_rows", False, "Count and skip malformed rows, instead of stopping at the first.")
 
@@ -89,7 +90,7 @@ def fine_tuning_arguments():
     if values.token_budget is not None and not values.bucket_step:
         raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
     rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
-    strategy = strategy_from_flags()
+    strategy = tasks.distribution.strategy_from_flags()
     if values.deterministic:
         import tensorflow as tf
 

@@ -5,6 +5,7 @@
 Suites:
     encoder: the forward pass and a whole training step at a fixed shape, beside the machine's own matrix products.
     sst2: fine-tuning on SST-2 from its files on, classification of dev, and by the exported SavedModel.
+    training: the loop around the step: host time, log, checkpoints; and two logical replicas beside one device.
     tokenizer: ids of lines of text, by `BertTokenizer` and by Hugging Face tokenizers (pip install '.[benchmark]').
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
 
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.benchmarks import encoder, optimizer, sst2, tokenizer
+from tools.benchmarks import encoder, optimizer, sst2, tokenizer, training
 from tools.benchmarks.figures import comparison_table, format_figures
 from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
@@ -34,10 +35,11 @@ SUITES = {
         sst2.PROGRAMS,
         ("data_dir", "init_checkpoint", "examples", "epochs", "batch_size", "precision", "seed"),
     ),
+    "training": (training.PROGRAMS, ("batch_size", "sequence_length", "precision", "updates")),
     "tokenizer": (tokenizer.PROGRAMS, ("vocabulary", "text", "lines", "batch_size", "repeats")),
     "optimizer": (optimizer.PROGRAMS, ("repeats",)),
 }
-BATCH_SIZES = {"encoder": 16, "sst2": 32, "tokenizer": 512}
+BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512}
 
 
 def define_flags():
@@ -52,8 +54,11 @@ def define_flags():
     defaults = ", ".join(f"{suite} {number}" for suite, number in BATCH_SIZES.items())
     flags.DEFINE_integer("batch_size", None, f"Rows in a batch; default: {defaults}.", lower_bound=1)
     precisions = ["float32", "mixed_bfloat16"]
-    flags.DEFINE_enum("precision", "float32", precisions, "encoder, sst2: bfloat16 needs a processor that has it.")
-    flags.DEFINE_integer("sequence_length", 128, "encoder: tokens in a row.", lower_bound=1)
+    flags.DEFINE_enum(
+        "precision", "float32", precisions, "Not for tokenizer, optimizer. bfloat16 needs a processor that has it."
+    )
+    flags.DEFINE_integer("sequence_length", 128, "encoder, training: tokens in a row.", lower_bound=1)
+    flags.DEFINE_integer("updates", 200, "training: updates whose median counts.", lower_bound=1)
     for name, value in encoder.MINILM.items():
         flags.DEFINE_integer(name, value, f"encoder: {name}; the default is MiniLM's.", lower_bound=1)
     flags.DEFINE_string("data_dir", None, "sst2: folder of train.tsv and dev.tsv.")

@@ -31,7 +31,7 @@ HEARTBEAT_SECONDS = 20
 # slowly is no fault. What `worker_barrier`, `any_worker` and `from_chief` wait for has no such limit.
 COLLECTIVE_TIMEOUT_SECONDS = 3600
 # TensorFlow's start has to be over by then; workers that met a moment ago need seconds.
-_CONNECT_SECONDS = 60
+_CONNECT_SECONDS = 45
 _TPU_ANSWER_SECONDS = 10
 
 
@@ -226,8 +226,11 @@ def cluster_of(strategy):
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return None
     resolver = strategy.cluster_resolver
-    workers = resolver.cluster_spec().as_dict().get("worker", ())
-    return Cluster(tuple(workers), resolver.task_id) if len(workers) > 1 else None
+    addresses = resolver.cluster_spec().as_dict()
+    chiefs, workers = (tuple(addresses.get(role, ())) for role in ("chief", "worker"))
+    if len(chiefs + workers) < 2:
+        return None
+    return Cluster(chiefs + workers, resolver.task_id + (len(chiefs) if resolver.task_type == "worker" else 0))
 
 
 def worker_of(strategy):

@@ -255,8 +255,8 @@ class Trainer:
             saved = f"The newest checkpoint in {self.checkpoints.path} is of update {newest}."
         raise TrainingDiverged(
             f"training stopped at update {step}: {what} (loss terms: {terms}). The update was not made, and nothing "
-            f"was saved after it. {saved} Look for a NaN or infinity in the inputs, lower the learning rate, or compute "
-            "in float32 or bfloat16."
+            f"was saved after it. {saved} Look for a NaN or infinity in the inputs, lower the learning rate, or "
+            "compute in float32 or bfloat16."
         )
 
     def _record(self, log, step):

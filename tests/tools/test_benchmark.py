@@ -202,7 +202,7 @@ def test_operations_are_counted():
 
 
 def test_refusals():
-    assert "<encoder|sst2|tokenizer|optimizer>" in run_benchmark("--suite=speed").stderr
+    assert "<encoder|sst2|training|tokenizer|optimizer>" in run_benchmark("--suite=speed").stderr
     assert "no use for --data_dir; its flags are --repeats" in run_benchmark("--suite=optimizer", "--data_dir=x").stderr
     assert "no train.tsv and no dev.tsv" in run_benchmark("--suite=sst2", f"--data_dir={ROOT}").stderr
     assert "needs --vocabulary and --text" in run_benchmark("--suite=tokenizer").stderr
@@ -262,6 +262,20 @@ def test_encoder_beside_a_peer(tmp_path):
     assert ours["share %"] == pytest.approx(100 * ours["products GFLOP/s"] / ours["ceiling GFLOP/s"], rel=0.01)
     row = next(line.split() for line in answer.stdout.splitlines() if line.startswith("  theirs") and "1000" in line)
     assert float(row[-1]) == pytest.approx(1e3 / ours["fwd ms"], rel=0.01, abs=0.01)
+
+
+@pytest.mark.slow
+def test_training(tmp_path):
+    output = tmp_path / "figures.json"
+    sizes = ["--batch_size=4", "--sequence_length=8", "--updates=5"]
+    answer = run_benchmark("--suite=training", *sizes, "--turns=1", f"--output={output}")
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    (turn,) = json.loads(output.read_text())["turns"]
+    assert list(turn) == ["keras_bert", "two replicas"]
+    for figures in turn.values():
+        assert list(figures) == ["update ms", "host %", "log %", "checkpoint ms"]
+        assert 0 < figures["log %"] < figures["host %"] < 100
+        assert figures["checkpoint ms"] > figures["update ms"] * figures["host %"] / 100 > 0
 
 
 @pytest.mark.slow

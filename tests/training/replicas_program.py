@@ -116,6 +116,23 @@ def uneven_shards(worker, workers):
     )
 
 
+def even_batches(model):
+    """Batches of a static shape, as a TPU needs them."""
+    texts, labels = toy_reviews(32)
+    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
+    return tf.data.Dataset.from_tensor_slices(tokenized.batch(tf.range(32))).batch(8, drop_remainder=True)
+
+
+def fitted(strategy):
+    """The weights after Keras' own `fit` on the even batches."""
+    with strategy.scope():
+        model = toy_classifier(**NO_DROPOUT)
+        model.compile(BertAdamW(1e-4, clip_norm=0.1))
+    model.fit(even_batches(model), verbose=0)
+    return [weight.numpy() for weight in model.weights]
+
+
 def masks(strategy, step):
     """What a dropout layer makes of ones, on each local replica in some step of a training."""
     from keras_bert.layers.dropout import Dropout
@@ -150,6 +167,12 @@ def results(strategy):
     for number, (seed, calls) in enumerate([(1, 1), (1, 2), (2, 1)]):
         weights, _ = train(strategy, toy_classifier, classifier_batches(worker, workers), 1, calls=calls, seed=seed)
         found[f"dropout/{number}"] = np.concatenate([weight.ravel() for weight in weights])
+    for name, jit in (("even", False), ("jit", True)):
+        weights, report = train(strategy, lambda: toy_classifier(**NO_DROPOUT), even_batches, 1, jit=jit)
+        found |= {f"{name}/weight {number}": value for number, value in enumerate(weights)}
+        found[f"{name}/loss"] = report["loss_terms loss"]
+    if workers == 1:  # Keras' fit fails under several
+        found |= {f"fit/weight {number}": value for number, value in enumerate(fitted(strategy))}
     for number, step in enumerate((0, 0, 1)):
         for replica, mask in enumerate(masks(strategy, step)):
             found[f"masks/{number}/{replica}"] = mask

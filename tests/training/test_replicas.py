@@ -49,16 +49,15 @@ def found(tmp_path_factory):
     return results
 
 
-def weights_of(result, model, micro_batches):
-    prefix = f"{model}/{micro_batches}/weight "
-    return np.concatenate([value.ravel() for key, value in result.items() if key.startswith(prefix)])
+def weights_of(result, name):
+    return np.concatenate([value.ravel() for key, value in result.items() if key.startswith(f"{name}/weight ")])
 
 
 @pytest.mark.parametrize("mode", ["mirrored", "worker0", "worker1"])
 @pytest.mark.parametrize("micro_batches", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_weights_are_those_of_one_device(found, model, micro_batches, mode):
-    one, other = (weights_of(found[name], model, micro_batches) for name in ("one", mode))
+    one, other = (weights_of(found[name], f"{model}/{micro_batches}") for name in ("one", mode))
     np.testing.assert_allclose(other, one, rtol=0, atol=1e-6)
     for number in ("examples", "steps", "gradient_norm", "failed"):
         key = f"{model}/{micro_batches}/report {number}"
@@ -67,7 +66,8 @@ def test_the_weights_are_those_of_one_device(found, model, micro_batches, mode):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_micro_batches_change_nothing_and_clipping_was_active(found, model):
-    np.testing.assert_allclose(weights_of(found["one"], model, 2), weights_of(found["one"], model, 1), atol=1e-6)
+    one, two = (weights_of(found["one"], f"{model}/{micro_batches}") for micro_batches in (1, 2))
+    np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
     assert found["one"][f"{model}/1/report gradient_norm"] > 0.1  # the program's limit
 
 
@@ -97,3 +97,14 @@ def test_replicas_draw_different_masks_and_the_same_ones_again(found):
         np.testing.assert_array_equal(mirrored[f"masks/1/{replica}"], first[replica])
         assert 0.2 < (mirrored[f"masks/2/{replica}"] == first[replica]).mean() < 0.8
         np.testing.assert_array_equal(workers[replica]["masks/0/0"], first[replica])  # wherever the replica is
+
+
+@pytest.mark.parametrize("mode", ["one", "mirrored"])
+def test_keras_fit_gives_the_same_weights_for_batches_that_divide_evenly(found, mode):
+    np.testing.assert_allclose(weights_of(found[mode], "fit"), weights_of(found[mode], "even"), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["one", "mirrored"])
+def test_compiled_by_xla_with_static_shapes_as_on_a_tpu(found, mode):
+    assert found[mode]["jit/loss"] == pytest.approx(found[mode]["even/loss"], rel=1e-5)
+    np.testing.assert_allclose(weights_of(found[mode], "jit"), weights_of(found["one"], "even"), rtol=0, atol=1e-5)

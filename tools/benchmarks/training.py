@@ -47,13 +47,13 @@ def _measure(strategy, batch_size, sequence_length, precision, updates):
         records = _timed(trainer, "_record")
         ends = []
         trainer.should_stop = lambda: ends.append(time.perf_counter())
-        iterator = _batches(batch_size, sequence_length)
-        trainer.train(iterator)
+        batches = _batches(batch_size, sequence_length)
+        trainer.train(batches)
         whole = np.diff(ends[-updates - 1 :])
-        checkpoints = []
-        for _ in range(_CHECKPOINTS):
+        checkpoints, iterator = [], iter(batches)
+        for number in range(_CHECKPOINTS):
             started = time.perf_counter()
-            trainer.checkpoints.save(iter(iterator), {"step": len(checkpoints), "best_step": None})
+            trainer.checkpoints.save(iterator, {"step": updates + _WARM_UPDATES + number, "best_step": None})
             checkpoints.append(time.perf_counter() - started)
     update = statistics.median(whole)
     outside = statistics.median(whole - np.array(calls[-updates:]))
