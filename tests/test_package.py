@@ -5,18 +5,22 @@ from pathlib import Path
 import pytest
 
 import keras_bert
+import keras_bert.training
 from tests.toys import toy_classifier, toy_reviews
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_public_name_is_there():
-    for name in keras_bert.__all__:
-        assert getattr(keras_bert, name) is not None
-    assert set(keras_bert.__all__) <= set(dir(keras_bert))
+@pytest.mark.parametrize("module", [keras_bert, keras_bert.training])
+def test_every_public_name_is_there(module):
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module.__all__) <= set(dir(module))
 
 
 def test_an_unknown_name():
+    with pytest.raises(AttributeError, match=r"no attribute 'Trianer'; its public names are \['Cluster'"):
+        _ = keras_bert.training.Trianer
     with pytest.raises(AttributeError, match=r"no attribute 'BertClasifier'; its public names are \['BertAdamW'"):
         _ = keras_bert.BertClasifier
 
