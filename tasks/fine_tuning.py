@@ -8,30 +8,31 @@ from pathlib import Path
 from absl import logging
 
 from keras_bert.checkpoints.presets import PRESETS, resolve_preset
-from keras_bert.data.batching import BatchPlan, training_batches
+from keras_bert.data.batching import BatchPlan
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.cluster import watch_workers
 from keras_bert.training.experiment import best_trial, run_trials, summarize_trials, trial_folder
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import read_configuration, write_json
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import cluster_of, make_strategy, worker_barrier, worker_of
+from keras_bert.training.strategy import cluster_of, is_chief, make_strategy, worker_barrier
 from keras_bert.training.trainer import Trainer
+from tasks.interruption import stop_on_sigterm
+from tasks.training_input import check_training_input, describe_training_input, training_input
 
 # The folder of a run's weights, in the form that `from_checkpoint` reads.
 MODEL_FOLDER = "model"
 _RESULTS_NAME = "results.json"
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
-# What may change when a run is resumed.
-_WITHOUT_INFLUENCE = (
+# What may change when a run is resumed. (Other micro-batches draw other dropout.)
+_MAY_CHANGE = (
     "checkpoint_every",
     "log_every",
     "steps_per_call",
     "progress",
     "micro_batches",
     "jit",
-    "should_stop",
 )
 # Below so many examples Adam's bias correction steadies fine-tuning (arXiv 2006.05987, section 4.1: sets of up to 10k).
 _SMALL_SET = 10_000
@@ -108,7 +109,7 @@ def fine_tune_on_worker(
     """
     run_dir = Path(run_dir)
     task.check(modes)
-    is_chief = worker_of(strategy)[0] == 0
+    writes = is_chief(strategy)
     model_arguments = {"max_seq_length": max_seq_length, "precision": precision}
     results = {}
     if "train" in modes:
@@ -118,13 +119,17 @@ def fine_tune_on_worker(
         )
         configuration = {
             # A first model and all data, so that what does not fit is known before the folder belongs to this run.
-            **check_training(task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, **training),
+            **check_training(
+                task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, strategy, **training
+            ),
             "init_checkpoint": str(start),
             **model_arguments,
             "freeze": freeze,
             "dropout": dropout,
             "reinitialize_blocks": reinitialize_blocks,
-            **{name: value for name, value in training.items() if name not in _WITHOUT_INFLUENCE},
+            **{name: value for name, value in training.items() if name not in _MAY_CHANGE},
+            # Whether the input is a service's matters to the result, and not where that runs.
+            "data_service": None if training.get("data_service") is None else True,
         }
 
         def train_trial(run, learning_rate, seed):
@@ -134,11 +139,13 @@ def fine_tune_on_worker(
                     reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
             return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
 
-        trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief)
+        trials = run_trials(
+            run_dir, configuration, learning_rates, seeds, train_trial, writes, worker_barrier(strategy)
+        )
         results = summarize(task, configuration, trials)
-        if is_chief:
+        if writes:
             write_json(run_dir / _RESULTS_NAME, results)
-    if {"eval", "predict", "export"} & set(modes) and is_chief:
+    if {"eval", "predict", "export"} & set(modes) and writes:
         results |= use_trained(
             task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments
         )
@@ -172,26 +179,30 @@ def summarize(task, configuration, trials):
     }
 
 
-def check_training(task, model, learning_rates, reinitialize_blocks, **training):
+def check_training(
+    task, model, learning_rates, reinitialize_blocks, strategy, batch_size, token_budget, data_service=None, **training
+):
     """Refuses data, rates and sizes that training would stumble over later.
 
     Args:
         task, model: the task and a model of it.
         learning_rates: list of float.
         reinitialize_blocks: int or None.
-        **training: as for `train`.
+        strategy, batch_size, token_budget, data_service, **training: as for `train`.
 
     Returns:
         dict, the task's part of the run's configuration.
 
     Raises:
+        ConnectionError: if the tf.data service does not answer.
         ValueError: if something does not fit.
     """
+    check_training_input(strategy, data_service, batch_size, token_budget)
     if reinitialize_blocks is not None:
         reinitialize_top_blocks(model.encoder, reinitialize_blocks)
     configuration = task.configuration(model)
     for rate in learning_rates:
-        make_plan(task.training_examples(model), rate, seed=0, **training)
+        make_plan(task.training_examples(model), rate, 0, batch_size=batch_size, token_budget=token_budget, **training)
     return configuration
 
 
@@ -240,7 +251,7 @@ def train(
     log_every,
     steps_per_call,
     progress,
-    should_stop=None,
+    data_service=None,
     **plan_arguments,
 ):
     """Trains a model once, and writes its best weights to the folder of the run.
@@ -256,8 +267,9 @@ def train(
         bias_correction: bool, as for `BertAdamW`; None is on sets of fewer than 10,000 examples.
         layer_decay: float, as for `BertEncoder.learning_rate_factors`.
         evaluate_every: int or None, updates; None is once an epoch.
-        patience, micro_batches, jit, checkpoint_every, log_every, steps_per_call, progress, should_stop: as for
-            `Trainer`.
+        patience, micro_batches, jit, checkpoint_every, log_every, steps_per_call, progress: as for `Trainer`.
+        data_service: str or None. grpc://host:port of a tf.data service that makes the batches; its place in the data
+            cannot be saved.
         **plan_arguments: further ones of `make_plan`.
 
     Returns:
@@ -275,31 +287,37 @@ def train(
             bias_correction=bias_correction,
             learning_rate_factors=model.encoder.learning_rate_factors(layer_decay) if layer_decay != 1 else (),
         )
-    worker_index, num_workers = worker_of(strategy)
-    result = Trainer(
-        model,
-        optimizer,
-        run,
-        rate.num_train_steps,
-        strategy,
-        steps_per_call=steps_per_call,
-        log_every=log_every,
-        evaluate=lambda: task.evaluate(model, eval_batch_size),
-        evaluate_every=evaluate_every or plan.batches_per_epoch,
-        score=task.score,
-        patience=patience,
-        checkpoint_every=checkpoint_every,
-        should_stop=should_stop,
-        facts={
-            "init_checkpoint": f"weights only, from {run.configuration['init_checkpoint']}",
-            **describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments),
-        },
-        progress=progress,
-        micro_batches=micro_batches,
-        seed=seed,
-        jit=jit,
-    ).train(training_batches(examples, plan, worker_index, num_workers))
-    if worker_index == 0:
+    with stop_on_sigterm() as should_stop:
+        trainer = Trainer(
+            model,
+            optimizer,
+            run,
+            rate.num_train_steps,
+            strategy,
+            steps_per_call=steps_per_call,
+            log_every=log_every,
+            evaluate=lambda: task.evaluate(model, eval_batch_size),
+            evaluate_every=evaluate_every or plan.batches_per_epoch,
+            score=task.score,
+            patience=patience,
+            checkpoint_every=checkpoint_every,
+            place_is_saved=data_service is None,
+            should_stop=should_stop,
+            facts={
+                "init_checkpoint": f"weights only, from {run.configuration['init_checkpoint']}",
+                **describe_plan(
+                    model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments
+                ),
+                **describe_training_input(data_service),
+            },
+            progress=progress,
+            micro_batches=micro_batches,
+            seed=seed,
+            jit=jit,
+        )
+        resumed_at = trainer.checkpoints.newest()
+        result = trainer.train(training_input(examples, plan, strategy, resumed_at, data_service, **plan_arguments))
+    if is_chief(strategy):
         if not (run.path / MODEL_FOLDER).exists():
             model.save_checkpoint(run.path / MODEL_FOLDER)
         task.draw_training_curve(run.path, run.read_log())
@@ -326,8 +344,8 @@ def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_
         "examples": f"{len(examples)} of {examples.lengths.mean():.1f} tokens",
         "updates": f"{rate.num_train_steps}, {plan.batches_per_epoch} an epoch",
         "batch": size(1),
-        "batch of a replica": size(replicas),
-        "micro-batch": f"{size(replicas * micro_batches)} ({micro_batches} of them a replica)",
+        "batch of a replica": size(replicas).replace("at most", "about"),
+        "micro-batch": f"{size(replicas * micro_batches).replace('at most', 'about')} ({micro_batches} of them a replica)",
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
         "bias correction": f"{bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
         "precision": model.dtype_policy.name,

@@ -8,7 +8,7 @@ import sys
 from absl import flags, logging
 
 import tasks.distribution
-from tasks.interruption import TERMINATED, stop_on_sigterm
+from tasks.interruption import TERMINATED
 
 MODES = ("train", "eval", "predict", "export")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -68,6 +68,10 @@ def define_fine_tuning_flags():
     tasks.distribution.define_distribution_flags()
     flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
+    flags.DEFINE_string(
+        "data_service", None, "grpc://host:port of a tf.data service that makes the batches; see tools.data_service."
+    )
+    flags.register_multi_flags_validator(["data_service", "deterministic"], _is_service)
     flags.DEFINE_bool("skip_bad_rows", False, "Count and skip malformed rows, instead of stopping at the first.")
 
 
@@ -75,7 +79,7 @@ def fine_tuning_arguments():
     """The flags' values as the keyword arguments of `tasks.fine_tuning.fine_tune`; to be called before TensorFlow
     computes anything.
 
-    It makes the strategy, sets TensorFlow to be deterministic if that is asked for, and takes SIGTERM.
+    It makes the strategy, and sets TensorFlow to be deterministic if that is asked for.
 
     Returns:
         dict. `given` are the names of the flags that the command line has.
@@ -97,7 +101,6 @@ def fine_tuning_arguments():
         tf.config.experimental.enable_op_determinism()
     return {
         "strategy": strategy,
-        "should_stop": stop_on_sigterm(),
         "modes": tuple(values.mode),
         "run_dir": values.run_dir,
         "init_checkpoint": values.init_checkpoint,
@@ -130,6 +133,7 @@ def fine_tuning_arguments():
         "eval_batch_size": values.eval_batch_size,
         "export_dtype": values.export_dtype,
         "progress": values.progress,
+        "data_service": values.data_service,
         "given": frozenset(name for name in values if values[name].present),
     }
 
@@ -178,6 +182,22 @@ def _are_rates(rates):
         return False
     positive = numbers is not None and all(0 < number < float("inf") for number in numbers)
     return numbers is None or (bool(numbers) and positive and len(set(numbers)) == len(numbers))
+
+
+def _is_service(values):
+    if values["data_service"] is None:
+        return True
+    from keras_bert.data.data_service import parse_service_address
+
+    try:
+        parse_service_address(values["data_service"])
+    except ValueError as error:
+        raise flags.ValidationError(str(error)) from error
+    if values["deterministic"]:
+        raise flags.ValidationError(
+            "--deterministic cannot be had with --data_service: which batches come when depends on its workers' speed"
+        )
+    return True
 
 
 def _is_freeze(value):

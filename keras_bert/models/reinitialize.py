@@ -15,7 +15,7 @@ def reinitialize_top_blocks(encoder, number, seed=None):
         seed: int or None. Of the weights.
 
     Raises:
-        ValueError: if the encoder has not that many.
+        ValueError: if the encoder has not that many, or one of them is frozen and could not learn anything anew.
 
     Example:
 
@@ -30,6 +30,9 @@ def reinitialize_top_blocks(encoder, number, seed=None):
     if not 0 <= number <= len(blocks):
         raise ValueError(f"the encoder has {len(blocks)} blocks; {number} of them cannot begin anew")
     layers = [*blocks[len(blocks) - number :], *([encoder.pooler] if encoder.with_pooler else [])]
+    frozen = [layer.name for layer in layers if not layer.trainable]
+    if frozen:
+        raise ValueError(f"{', '.join(frozen)} cannot begin anew and be frozen; choose fewer blocks for one of the two")
     for layer in layers:
         fresh = type(layer).from_config({**layer.get_config(), "seed": derive_seed(seed, layer.name)})
         fresh.build((None, None, encoder.hidden_size))

@@ -257,7 +257,7 @@ class TrainingCheckpoints:
     def _read(prefix, what, parts):
         try:
             tf.train.Checkpoint(**parts).read(str(prefix)).assert_consumed()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
             raise ValueError(
                 f"the checkpoint {prefix.parent} does not fit this {what}: {error}. Resume with the command that began "
                 "the run, or start a new run in another folder."
@@ -299,6 +299,11 @@ class TrainingCheckpoints:
     def _write_place(self, name, iterator):
         place = self._place_name(self.worker_index)
         with self._writing(name) as unfinished:
+            if not unfinished.is_dir():
+                raise FileNotFoundError(
+                    f"worker {self.worker_index} does not see {unfinished}, which the chief has made: the folder must "
+                    "lie on storage that all workers share"
+                )
             try:
                 tf.train.Checkpoint(iterator=iterator).write(str(unfinished / place))
             except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as error:

@@ -14,7 +14,7 @@ from keras_bert.training.run_dir import RunDirectory, write_json
 _TRIAL_RESULT_NAME = "trial.json"
 
 
-def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief=True):
+def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief=True, barrier=lambda: None):
     """Trains with every learning rate and every seed; trials that are finished are not run again.
 
     The paper picks the best learning rate on the development set, and for its large model the best of several random
@@ -28,13 +28,16 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
         train_trial: function of a `RunDirectory`, a learning rate and a seed. It returns a dict fit for JSON with
             `score`, of which more is better.
         is_chief: bool. Whether this process is the one that writes; of several workers only the first is.
+        barrier: function that returns once all workers have called it.
 
     Returns:
         list of dict, one a trial: what `train_trial` returned (numbers that are not finite as None), with
         `learning_rate`, `seed` and `folder` (str, relative to `run_dir`).
 
     Raises:
-        FileExistsError: if the folder belongs to a run with another configuration.
+        FileExistsError: if the folder belongs to a run with another configuration, which of several workers those see
+            that were given other values than the chief.
+        FileNotFoundError: if a worker does not see the folder that the chief has made.
         ValueError: if there is no learning rate or no seed, or one occurs twice.
 
     Example:
@@ -47,7 +50,8 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
         if not values or len(set(values)) < len(values):
             raise ValueError(f"there must be at least one {name} and none twice, got {list(values)}")
     # The folder of the whole run is claimed before any trial begins.
-    whole = RunDirectory(run_dir, {**configuration, "learning_rates": learning_rates, "seeds": seeds}, is_chief)
+    of_all = {**configuration, "learning_rates": learning_rates, "seeds": seeds}
+    whole = _claim(run_dir, of_all, is_chief, barrier)
     trials = [(rate, seed) for rate in learning_rates for seed in seeds]
     results = []
     for number, (rate, seed) in enumerate(trials, 1):
@@ -55,12 +59,29 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
         if len(trials) > 1:
             logging.info("trial %d of %d: learning rate %g, seed %d", number, len(trials), rate, seed)
             folder = whole.path / "trials" / f"learning_rate_{rate!r}_seed_{seed}"
-            run = RunDirectory(folder, {**configuration, "learning_rates": [rate], "seeds": [seed]}, is_chief)
+            of_trial = {**configuration, "learning_rates": [rate], "seeds": [seed]}
+            run = _claim(folder, of_trial, is_chief, barrier)
         results.append({**_result(run, train_trial, rate, seed), "folder": run.path.relative_to(whole.path).as_posix()})
         if run is not whole and is_chief:
             # Nobody resumes a finished trial, and many of them would fill the disk.
             shutil.rmtree(run.path / CHECKPOINTS_NAME, ignore_errors=True)
     return results
+
+
+def _claim(path, configuration, is_chief, barrier):
+    """The folder of a run: the chief makes it its own, and then the others look whether they were asked for the same."""
+    if is_chief:
+        run = RunDirectory(path, configuration)
+        barrier()
+        return run
+    barrier()
+    run = RunDirectory(path, configuration, writer=False)
+    if not run.existed:
+        raise FileNotFoundError(
+            f"this worker does not see {run.path}, which the chief has made: the run's folder must lie on storage that "
+            "all workers share, under the same path"
+        )
+    return run
 
 
 def _result(run, train_trial, rate, seed):

@@ -3,6 +3,9 @@
 import tensorflow as tf
 
 
+_MOST = 2.0**24  # beyond, a factor has nothing left to gain: float16's smallest number is 2**-24
+
+
 class DynamicLossScale:
     """A factor for the loss that is halved where it made a gradient overflow, and doubled where that has not happened
     for long.
@@ -29,7 +32,7 @@ class DynamicLossScale:
         if not initial > 0 or growth_interval < 1:
             raise ValueError(f"initial and growth_interval must be positive, got {initial} and {growth_interval}")
         self.growth_interval = growth_interval
-        # Outside any strategy: every worker decides the same, from a gradient that was summed over all of them.
+        # Every worker decides the same by itself, from a gradient that was summed over all of them.
         with tf.init_scope():
             self.factor = tf.Variable(initial, trainable=False, dtype=tf.float32, name="loss_scale")
             self._good_updates = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_updates")
@@ -46,7 +49,7 @@ class DynamicLossScale:
             is_finite: bool scalar tensor.
         """
         good = tf.where(is_finite, self._good_updates + 1, tf.zeros([], tf.int64))
-        grows = good >= self.growth_interval
+        grows = (good >= self.growth_interval) & (self.factor < _MOST)
         self.factor.assign(
             tf.where(is_finite, tf.where(grows, self.factor * 2.0, self.factor), tf.maximum(self.factor / 2.0, 1.0))
         )

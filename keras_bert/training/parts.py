@@ -24,7 +24,8 @@ def part_of_batch(batch, number, parts):
     def rows_of(values):
         rows = values.shape[0]
         if rows is not None and rows % parts == 0:
-            return tf.reshape(values, [parts, rows // parts, *values.shape[1:]])[number]
+            sizes = [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
+            return tf.reshape(values, [parts, rows // parts, *sizes[1:]])[number]
         rows = tf.shape(values)[0]
         return values[rows * number // parts : rows * (number + 1) // parts]
 

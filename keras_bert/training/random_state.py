@@ -10,7 +10,8 @@ class RandomState:
     """Gives the seed generators in a model (those of its dropout layers) their values for a single micro-batch.
 
     A value depends on (seed, step, micro-batch, replica, number of the layer) alone. A run that is resumed draws what
-    it would have drawn, replicas draw different numbers, and nothing has to be saved.
+    it would have drawn, replicas draw different numbers, and nothing has to be saved. (Derived inside a function that
+    XLA compiles, the values are others.)
 
     Args:
         model: a built Keras model.

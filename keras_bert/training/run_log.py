@@ -48,6 +48,11 @@ class RunLog:
         self._forget()
         self.restart_clock()
 
+    @property
+    def updates(self):
+        """int, the updates since the last record."""
+        return self._counts["steps"]
+
     def restart_clock(self):
         """Leaves the time since the last update out of the speed: it went into an evaluation or a checkpoint."""
         self._started = time.perf_counter()

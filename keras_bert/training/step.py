@@ -19,7 +19,8 @@ class TrainStep:
     another, so that a large batch fits into memory. Every loss term is divided by its weight over the whole batch, of
     all replicas and workers, which the labels determine beforehand: neither the number of micro-batches nor that of
     replicas changes the result, however unevenly a batch is divided. Random numbers, those of dropout, are a function
-    of (seed, step, micro-batch, replica, layer) and of nothing else.
+    of (seed, step, micro-batch, replica, layer) and of nothing else. What depends on the rows of a micro-batch, as
+    batch normalisation does, is that of each by itself; losses that layers add (`model.losses`) are not counted.
 
     Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much
     say as one with many.
@@ -115,7 +116,7 @@ class TrainStep:
             if goes_on:
                 totals = self._add(totals, self._update(batch, first_step + done))
                 goes_on = ~totals["failed"]
-                done += 1
+                done += tf.cast(goes_on, tf.int64)
         return {**totals, "steps": done}
 
     def _next(self, iterator):
@@ -143,8 +144,8 @@ class TrainStep:
         }
 
     def _add(self, totals, new):
-        """The totals with another update; what was passed over does not count for the loss."""
-        is_passed_over = new["skipped"] > 0
+        """The totals with another update; one that was not made does not count for the loss."""
+        is_passed_over = (new["skipped"] > 0) | new["failed"]
         return {
             **{name: totals[name] + tf.cast(new[name], tf.int64) for name in (*_COUNTS, "skipped")},
             "loss_terms": {
@@ -272,7 +273,8 @@ def _counts(inputs, labels):
     tokens, places = (0, 0)
     if padding_mask is not None:
         tokens, places = tf.math.count_nonzero(padding_mask, dtype=tf.int32), tf.size(padding_mask)
-    return tf.cast(tf.stack([tf.shape(labels)[0], tokens, places]), tf.float32)
+    rows = tf.shape(tf.nest.flatten(labels)[0])[0]
+    return tf.cast(tf.stack([rows, tokens, places]), tf.float32)
 
 
 def _empty(spec):

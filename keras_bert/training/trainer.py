@@ -111,7 +111,8 @@ class Trainer:
         progress=False,
         **step_arguments,
     ):
-        checkpoint_every = checkpoint_every or max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
+        if checkpoint_every is None:
+            checkpoint_every = max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
         for name, value in {
             "num_train_steps": num_train_steps,
             "steps_per_call": steps_per_call,
@@ -176,6 +177,7 @@ class Trainer:
         state = {"step": 0, "best_step": None, "best_metrics": {}, "without_better": 0, "seconds": 0.0}
         restored = self.checkpoints.restore(iterator if self.place_is_saved else None)
         state |= restored or {}
+        self._refuse_another_place(state["step"])
         log = RunLog(self.run_directory)
         self._log_beginning(state["step"] if restored else None, log)
         with tqdm(
@@ -192,10 +194,19 @@ class Trainer:
         del state["without_better"]
         return TrainingResult(**state, examples_per_second=log.median_speed())
 
+    def _refuse_another_place(self, step):
+        (of_chief,) = from_chief(self.strategy, [step])
+        if step != of_chief:
+            raise OSError(
+                f"this worker restored update {step}, and the chief update {of_chief:.0f}: they do not see the same "
+                f"files in {self.checkpoints.path}. Start the job again once they do"
+            )
+
     def _log_beginning(self, resumed_at, log):
-        beginning = "nothing: this is the run's first process; the weights are those the model was made with"
+        beginning = "nothing, there is no checkpoint; the weights are those that the model was made with"
+        if resumed_at is not None or self.run_directory.existed:
+            log.event("resumed", resumed_at or 0)
         if resumed_at is not None:
-            log.event("resumed", resumed_at)
             beginning = f"model, optimizer and place in the data, of update {resumed_at} of {self.num_train_steps}"
             if not self.place_is_saved:
                 beginning = (
@@ -215,15 +226,17 @@ class Trainer:
         steps = min(self.num_train_steps - step, *(interval - step % interval for interval in every))
         report = self._step.run(iterator, step, steps)
         made = int(report["steps"])
-        self._refuse_what_is_not_finite(report, step + made)
-        data_ended = made < steps
         state["step"] = step = step + made
+        failed, data_ended = bool(report["failed"]), made < steps and not report["failed"]
         last = data_ended or step == self.num_train_steps
         if made:
             log.add(report)
             bar.update(made)
-        if (made and step % self.log_every == 0) or last:
+        if log.updates and (step % self.log_every == 0 or last or failed):
             bar.set_postfix(self._record(log, step))
+        if failed:
+            log.event("diverged", step + 1)
+            raise TrainingDiverged(self._what_is_not_finite(report, step + 1))
         if data_ended:
             logging.warning("the data ended at update %d of %d, and training with it", step, self.num_train_steps)
         if self.evaluate is not None and (step % self.evaluate_every == 0 or last):
@@ -242,9 +255,7 @@ class Trainer:
             )
         return not last
 
-    def _refuse_what_is_not_finite(self, report, step):
-        if not report["failed"]:
-            return
+    def _what_is_not_finite(self, report, step):
         number = int(report["bad_variable"])
         variable = self.model.trainable_variables[number].path if number >= 0 else None
         what = "the loss is not finite" if variable is None else f"the gradient of {variable} is not finite"
@@ -253,7 +264,7 @@ class Trainer:
         saved = "There is no checkpoint yet."
         if newest is not None:
             saved = f"The newest checkpoint in {self.checkpoints.path} is of update {newest}."
-        raise TrainingDiverged(
+        return (
             f"training stopped at update {step}: {what} (loss terms: {terms}). The update was not made, and nothing "
             f"was saved after it. {saved} Look for a NaN or infinity in the inputs, lower the learning rate, or "
             "compute in float32 or bfloat16."

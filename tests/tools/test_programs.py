@@ -17,7 +17,7 @@ def run(*arguments):
     )
 
 
-@pytest.mark.parametrize("tool", ["quickstart", "ask", "benchmark"])
+@pytest.mark.parametrize("tool", ["quickstart", "ask", "benchmark", "data_service", "plot_run"])
 def test_help_names_the_flags(tool):
     answer = run(f"tools.{tool}", "--help")
     assert "--" in answer.stdout

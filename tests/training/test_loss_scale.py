@@ -24,6 +24,11 @@ def test_it_does_not_fall_below_one():
     assert factors(scale, [1, 1]) == [1.0, 1.0]
 
 
+def test_it_does_not_grow_without_end():
+    scale = DynamicLossScale(initial=2.0**23, growth_interval=1)
+    assert factors(scale, [0, 0, 0]) == [2.0**24] * 3
+
+
 def test_a_compiled_loop_has_the_same_factors():
     overflows = tf.constant([False, True, False, False])
     scale = DynamicLossScale(initial=8.0, growth_interval=2)

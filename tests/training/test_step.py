@@ -117,6 +117,21 @@ def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
     assert difference(*results) < 1e-6
 
 
+def test_labels_may_be_a_dict():
+    class Named(TwoHeads):
+        def loss_terms(self, labels, outputs, sample_weight=None):
+            errors = (outputs - labels["both"]) ** 2
+            return {"first": (tf.reduce_sum(errors), self.loss_weights(labels)["first"])}
+
+        def loss_weights(self, labels, sample_weight=None):
+            return {"first": tf.reduce_sum(labels["weight"])}
+
+    labels = {"both": tf.ones([5, 2]), "weight": tf.ones([5])}
+    batches = tf.data.Dataset.from_tensors((tf.ones([5, 3]), labels)).repeat()
+    report = TrainStep(Named(), BertAdamW(0.1), micro_batches=2).run(iter(batches), 0, 2)
+    assert int(report["examples"]) == 10
+
+
 def test_a_variable_without_gradient_is_left_alone():
     class WithUnused(TwoHeads):
         def __init__(self):

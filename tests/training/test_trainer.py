@@ -161,6 +161,7 @@ def test_an_unfinished_checkpoint_is_not_read(tmp_path):
     ("arguments", "error", "message"),
     [
         ({"num_train_steps": 0}, ValueError, "num_train_steps must be at least 1, got 0"),
+        ({"checkpoint_every": 0}, ValueError, "checkpoint_every must be at least 1, got 0"),
         ({"log_every": 0}, ValueError, "log_every must be at least 1"),
         ({"keep_checkpoints": 0}, ValueError, "keep must be at least 1"),
         ({"score": "dev/accuracy"}, ValueError, "need a function `evaluate`"),

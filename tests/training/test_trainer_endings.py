@@ -61,6 +61,13 @@ def test_training_ends_with_the_data(tmp_path):
     assert [record["step"] for record in log if record["event"] == "train"] == [5]
 
 
+def test_data_that_end_at_a_log_record_are_recorded_once(tmp_path):
+    trainer = make_trainer(tmp_path / "run", log_every=4)
+    trainer.train(batches_for(trainer.model).take(4))
+    log = trainer.run_directory.read_log()
+    assert [record["step"] for record in log if record["event"] == "train"] == [4]
+
+
 def test_a_place_that_cannot_be_saved_begins_anew(tmp_path):
     answers = iter([True])
     trainer = make_trainer(tmp_path / "run", place_is_saved=False, should_stop=lambda: next(answers))
@@ -94,6 +101,9 @@ def test_a_loss_that_is_not_finite_stops_it_and_nothing_bad_is_saved(tmp_path):
     assert all(np.isfinite(weight).all() for weight in last)
     assert trainer.checkpoints.newest() == 4
     assert trainer.optimizer.iterations.numpy() == 5
+    log = trainer.run_directory.read_log()
+    assert [(record["event"], record["step"]) for record in log] == [("train", 5), ("diverged", 6)]
+    assert np.isfinite(log[0]["loss"])
 
 
 def test_it_names_the_variable_whose_gradient_is_not_finite(tmp_path):
