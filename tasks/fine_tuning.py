@@ -338,14 +338,15 @@ def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_
 
     def size(parts):
         sizes = ((batch_size, "examples"), (token_budget, "tokens"))
-        return "at most " + " and ".join(f"{math.ceil(number / parts)} {unit}" for number, unit in sizes if number)
+        bound = "at most" if parts == 1 else "about"  # a batch is cut by its rows
+        return f"{bound} " + " and ".join(f"{math.ceil(number / parts)} {unit}" for number, unit in sizes if number)
 
     return {
         "examples": f"{len(examples)} of {examples.lengths.mean():.1f} tokens",
         "updates": f"{rate.num_train_steps}, {plan.batches_per_epoch} an epoch",
         "batch": size(1),
-        "batch of a replica": size(replicas).replace("at most", "about"),
-        "micro-batch": f"{size(replicas * micro_batches).replace('at most', 'about')} ({micro_batches} of them a replica)",
+        "batch of a replica": size(replicas),
+        "micro-batch": f"{size(replicas * micro_batches)} ({micro_batches} of them a replica)",
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
         "bias correction": f"{bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
         "precision": model.dtype_policy.name,

@@ -69,7 +69,7 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
 
 
 def _claim(path, configuration, is_chief, barrier):
-    """The folder of a run: the chief makes it its own, and then the others look whether they were asked for the same."""
+    """The folder of a run: the chief makes it its own, then the others look whether they were asked for the same."""
     if is_chief:
         run = RunDirectory(path, configuration)
         barrier()

@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-
 _MOST = 2.0**24  # beyond, a factor has nothing left to gain: float16's smallest number is 2**-24
 
 
