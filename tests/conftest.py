@@ -1,6 +1,8 @@
 """Fixtures shared by all tests."""
 
 import os
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,28 @@ def minilm() -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def strict_matplotlib(monkeypatch):
+    """No warning, such as of a missing glyph, and no global state of pyplot."""
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that were written, still open for questions."""
+    from matplotlib.figure import Figure
+
+    written = []
+    save = Figure.savefig
+
+    def savefig(self, *args, **kwargs):
+        written.append(self)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return written

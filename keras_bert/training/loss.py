@@ -29,7 +29,7 @@ def total_loss(terms):
     total = 0.0
     for loss_sum, weight in terms.values():
         # A batch without any weight has no loss, rather than 0 / 0.
-        total = total + ops.divide_no_nan(loss_sum, _sum_over_replicas(ops.convert_to_tensor(weight, "float32")))
+        total = total + ops.divide_no_nan(loss_sum, sum_over_replicas(ops.convert_to_tensor(weight, "float32")))
     return total
 
 
@@ -55,7 +55,7 @@ def share_of_evaluation(loss, rows):
     if replicas == 1:
         return loss
     rows = ops.cast(rows, "float32")
-    return loss * ops.divide_no_nan(_sum_over_replicas(rows), replicas * rows)
+    return loss * ops.divide_no_nan(sum_over_replicas(rows), replicas * rows)
 
 
 def _number_of_replicas():
@@ -67,7 +67,20 @@ def _number_of_replicas():
     return 1 if context is None else context.num_replicas_in_sync
 
 
-def _sum_over_replicas(value):
+def sum_over_replicas(value):
+    """The sum of what the replicas of the current strategy give; on one device, or outside a replica, the value itself.
+
+    Args:
+        value: tensor, or nested structure of tensors.
+
+    Returns:
+        The same structure.
+
+    Example:
+
+    >>> sum_over_replicas(1.5)
+    1.5
+    """
     if _number_of_replicas() == 1:
         return value
     import tensorflow as tf

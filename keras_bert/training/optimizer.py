@@ -6,6 +6,8 @@ import re
 import keras
 import tensorflow as tf
 
+from keras_bert.training.loss import sum_over_replicas
+
 # The layer normalisations' gamma and beta, and every bias, by the last part of the variable's path: `layer_norm/gamma`,
 # `query_key_value/bias`, `cls/predictions/output_bias`. Embeddings are decayed, as in the original.
 EXCLUDE_FROM_WEIGHT_DECAY = (r"(^|/)(gamma|beta)$", r"(^|[/_])bias$")
@@ -364,15 +366,12 @@ class BertAdamW(keras.optimizers.Optimizer):
 
 
 def _sum_over_replicas(gradients):
-    context = tf.distribute.get_replica_context()
-    if context is None:
+    if tf.distribute.get_replica_context() is None:
         raise RuntimeError(
             "BertAdamW.apply was called under a tf.distribute strategy but outside a replica, where there are no "
             "gradients to sum. Call it in the function that is given to strategy.run."
         )
-    if context.num_replicas_in_sync == 1:
-        return gradients
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+    return sum_over_replicas(gradients)
 
 
 def _path_of(variable):

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from keras_bert.training.loss import sum_over_replicas
 from keras_bert.training.loss_scale import DynamicLossScale
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.parts import part_of_batch
@@ -126,7 +127,7 @@ class TrainStep:
         batch = tf.cond(has_part, part.get_value, lambda: _empty(iterator.element_spec))
         if self._workers == 1:
             return batch, has_part
-        parts = self.strategy.run(lambda: _sum_over_replicas(tf.cast(has_part, tf.float32)))
+        parts = self.strategy.run(lambda: sum_over_replicas(tf.cast(has_part, tf.float32)))
         return batch, self._one(parts) > 0
 
     def _nothing(self, batch_spec):
@@ -178,14 +179,14 @@ class TrainStep:
             batch = part_of_batch(batch, replica % local_replicas, local_replicas)
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         weights = {
-            name: _sum_over_replicas(weight) for name, weight in self.model.loss_weights(labels, sample_weight).items()
+            name: sum_over_replicas(weight) for name, weight in self.model.loss_weights(labels, sample_weight).items()
         }
         key = self._random_state.key(step, replica)
         gradients, sums = self._summed_gradients(batch, weights, key, factor)
 
-        sums = dict(zip(sums, tf.unstack(_sum_over_replicas(tf.stack(list(sums.values())))), strict=True))
+        sums = dict(zip(sums, tf.unstack(sum_over_replicas(tf.stack(list(sums.values())))), strict=True))
         terms = {name: tf.math.divide_no_nan(sums[name], weights[name]) for name in sums}
-        counts = _sum_over_replicas(_counts(inputs, labels))
+        counts = sum_over_replicas(_counts(inputs, labels))
         applied = self.optimizer.apply_if_finite(
             gradients, self.model.trainable_variables, loss=tf.add_n(list(terms.values())), loss_scale=factor
         )
@@ -260,11 +261,6 @@ def _check(model, optimizer, strategy, micro_batches):
 def _refuse_windows(batch, by):
     if isinstance(batch[0], dict) and "window_text_ids" in batch[0]:
         raise ValueError(f"a batch of windows cannot be cut ({by}): that would part the windows of a text")
-
-
-def _sum_over_replicas(value):
-    context = tf.distribute.get_replica_context()
-    return value if context.num_replicas_in_sync == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, value)
 
 
 def _counts(inputs, labels):

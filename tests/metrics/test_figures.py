@@ -1,7 +1,5 @@
 import itertools
-import sys
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -15,27 +13,7 @@ from keras_bert.metrics.figures import confusion_matrix_figure, training_curve_f
 BLUE_OF_LOSS = np.array([31, 119, 180]) / 255  # tab:blue
 
 
-@pytest.fixture(autouse=True)
-def strict(monkeypatch):
-    """No warning, such as of a missing glyph, and no global state of pyplot."""
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that were written, still open for questions."""
-    written = []
-    save = Figure.savefig
-
-    def savefig(self, *args, **kwargs):
-        written.append(self)
-        return save(self, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
-    return written
+pytestmark = pytest.mark.usefixtures("strict_matplotlib")
 
 
 def is_png(path):

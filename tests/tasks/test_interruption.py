@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from tests.training.test_cluster import free_addresses
 
 pytestmark = pytest.mark.slow
 SECONDS = 300
@@ -126,10 +127,7 @@ class Workers:
     """The two workers of one training."""
 
     def __init__(self, start, run_dir):
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        addresses = ",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-        for each in sockets:
-            each.close()
+        addresses = ",".join(free_addresses(2))
         flags = ("--deterministic", "--strategy=multi_worker", f"--workers={addresses}")
         self.programs = [start(run_dir, *flags, f"--worker_index={index}") for index in range(2)]
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -33,27 +32,7 @@ TITLES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def strict(monkeypatch):
-    """No warning, such as of a missing glyph, and no global state of pyplot."""
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that were written, still open for questions."""
-    written = []
-    save = Figure.savefig
-
-    def savefig(self, *args, **kwargs):
-        written.append(self)
-        return save(self, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
-    return written
+pytestmark = pytest.mark.usefixtures("strict_matplotlib")
 
 
 def write_run(folder, number=10, score="f1", every=10, **series):

@@ -17,6 +17,7 @@ from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
 from keras_bert.training.strategy import Cluster, make_strategy, worker_of
 from tests.toys import toy_classifier, toy_reviews
+from tests.training.two_terms import TwoTerms
 
 # Even and uneven batches, and one with fewer rows than there are replicas.
 BATCH_SIZES = (8, 8, 5, 1, 8, 7, 2, 8)
@@ -25,32 +26,6 @@ NO_DROPOUT = {
     "dropout": 0.0,
     "encoder_arguments": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
 }
-
-
-class TwoTerms(keras.Model):
-    """A model with two loss terms; the second is of some rows only, so that its weight falls unevenly."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(2, kernel_initializer=keras.initializers.RandomNormal(seed=3))
-        self.dense.build((None, 3))
-
-    def call(self, inputs, training=False):
-        return self.dense(inputs)
-
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        weights = self.loss_weights(labels)
-        errors = (outputs - labels) ** 2
-        return {
-            "first": (tf.reduce_sum(errors[:, 0]), weights["first"]),
-            "second": (tf.reduce_sum(errors[:, 1] * tf.cast(labels[:, 1] > 0, tf.float32)), weights["second"]),
-        }
-
-    def loss_weights(self, labels, sample_weight=None):
-        return {
-            "first": tf.cast(tf.shape(labels)[0], tf.float32),
-            "second": tf.reduce_sum(tf.cast(labels[:, 1] > 0, tf.float32)),
-        }
 
 
 def batches_of(rows_of, worker, workers):
@@ -88,6 +63,10 @@ def classifier_batches(worker, workers):
         return batches_of(tokenized.batch, worker, workers)
 
     return batches
+
+
+def two_terms():
+    return TwoTerms(keras.initializers.RandomNormal(seed=3))
 
 
 def two_terms_batches(worker, workers):
@@ -156,8 +135,8 @@ def results(strategy):
     found = {}
     models = {
         "classifier": (lambda: toy_classifier(**NO_DROPOUT), classifier_batches(worker, workers)),
-        "two_terms": (TwoTerms, two_terms_batches(worker, workers)),
-        "uneven_shards": (TwoTerms, uneven_shards(worker, workers)),
+        "two_terms": (two_terms, two_terms_batches(worker, workers)),
+        "uneven_shards": (two_terms, uneven_shards(worker, workers)),
     }
     for name, (make_model, batches) in models.items():
         for micro_batches in (1, 2):

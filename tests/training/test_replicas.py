@@ -1,12 +1,13 @@
 """The same weights on one device, on two logical devices, and on two workers."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.training.test_cluster import free_addresses
 
 pytestmark = pytest.mark.slow
 MODELS = ("classifier", "two_terms", "uneven_shards")
@@ -26,14 +27,6 @@ def finish(process, output):
     return dict(np.load(output))
 
 
-def free_addresses(number):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return ",".join(addresses)
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """By mode, what the program trained."""
@@ -42,7 +35,7 @@ def found(tmp_path_factory):
     for mode in ("one", "mirrored"):
         output = folder / f"{mode}.npz"
         results[mode] = finish(start(mode, output), output)
-    addresses = free_addresses(2)
+    addresses = ",".join(free_addresses(2))
     outputs = [folder / f"worker{index}.npz" for index in range(2)]
     workers = [start("worker", output, str(index), addresses) for index, output in enumerate(outputs)]
     results |= {output.stem: finish(worker, output) for worker, output in zip(workers, outputs, strict=True)}

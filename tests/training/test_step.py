@@ -8,6 +8,7 @@ from keras_bert.data.tokenized import tokenize_examples
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
 from tests.toys import toy_classifier, toy_reviews
+from tests.training.two_terms import TwoTerms
 
 TEXTS, LABELS = toy_reviews(37)
 NO_DROPOUT = {
@@ -76,32 +77,6 @@ def test_report():
     assert report["gradient_norm"] > 0
 
 
-class TwoHeads(keras.Model):
-    """A model with two loss terms, of which one has a weight for some of the rows only."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(2, kernel_initializer="ones")
-        self.dense.build((None, 3))
-
-    def call(self, inputs, training=False):
-        return self.dense(inputs)
-
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        weights = self.loss_weights(labels)
-        errors = (outputs - labels) ** 2
-        return {
-            "first": (tf.reduce_sum(errors[:, 0]), weights["first"]),
-            "second": (tf.reduce_sum(errors[:, 1] * tf.cast(labels[:, 1] > 0, tf.float32)), weights["second"]),
-        }
-
-    def loss_weights(self, labels, sample_weight=None):
-        return {
-            "first": tf.cast(tf.shape(labels)[0], tf.float32),
-            "second": tf.reduce_sum(tf.cast(labels[:, 1] > 0, tf.float32)),
-        }
-
-
 @pytest.mark.parametrize("micro_batches", [2, 3])
 def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
     generator = np.random.default_rng(0)
@@ -109,7 +84,7 @@ def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
     batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
     results = []
     for parts in (1, micro_batches):
-        model = TwoHeads()
+        model = TwoTerms()
         step = TrainStep(model, BertAdamW(1e-2), micro_batches=parts)
         report = step.run(iter(batches), 0, 3)
         assert set(report["loss_terms"]) == {"first", "second"}
@@ -118,7 +93,7 @@ def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
 
 
 def test_labels_may_be_a_dict():
-    class Named(TwoHeads):
+    class Named(TwoTerms):
         def loss_terms(self, labels, outputs, sample_weight=None):
             errors = (outputs - labels["both"]) ** 2
             return {"first": (tf.reduce_sum(errors), self.loss_weights(labels)["first"])}
@@ -133,7 +108,7 @@ def test_labels_may_be_a_dict():
 
 
 def test_a_variable_without_gradient_is_left_alone():
-    class WithUnused(TwoHeads):
+    class WithUnused(TwoTerms):
         def __init__(self):
             super().__init__()
             self.unused = keras.layers.Dense(2, kernel_initializer="ones")
