@@ -215,7 +215,7 @@ def task_arguments():
         "skip_bad_rows": values.skip_bad_rows,
     }
     if "train" not in values.mode:
-        from tasks.fine_tuning import saved_configuration
+        from tasks.saved_models import saved_configuration
 
         # What a trained model is used on has the form that it was trained on, unless the user says otherwise. Rows that
         # were held out stay those, or the model would be judged by rows that it was trained on.

@@ -7,22 +7,19 @@ from pathlib import Path
 
 from absl import logging
 
-from keras_bert.checkpoints.presets import PRESETS, resolve_preset
 from keras_bert.data.batching import BatchPlan
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.cluster import watch_workers
-from keras_bert.training.experiment import best_trial, run_trials, summarize_trials, trial_folder
+from keras_bert.training.experiment import best_trial, run_trials, summarize_trials
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.run_dir import read_configuration, write_json
+from keras_bert.training.run_dir import write_json
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import cluster_of, is_chief, make_strategy, worker_barrier
 from keras_bert.training.trainer import Trainer
 from tasks.interruption import stop_on_sigterm
+from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME, best_model, find_model, resolve_checkpoint
 from tasks.training_input import check_training_input, describe_training_input, training_input
 
-# The folder of a run's weights, in the form that `from_checkpoint` reads.
-MODEL_FOLDER = "model"
-_RESULTS_NAME = "results.json"
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
 # What may change when a run is resumed. (Other micro-batches draw other dropout.)
@@ -113,43 +110,75 @@ def fine_tune_on_worker(
     model_arguments = {"max_seq_length": max_seq_length, "precision": precision}
     results = {}
     if "train" in modes:
-        start = resolve_checkpoint(init_checkpoint)
-        make_model = functools.partial(
-            task.make_model, start, freeze=freeze, dropout=dropout, recompute=recompute, **model_arguments
+        results = train_trials(
+            task,
+            run_dir,
+            resolve_checkpoint(init_checkpoint),
+            strategy,
+            learning_rates,
+            seeds,
+            eval_batch_size,
+            reinitialize_blocks,
+            recompute,
+            {**model_arguments, "freeze": freeze, "dropout": dropout},
+            training,
         )
-        configuration = {
-            # A first model and all data, so that what does not fit is known before the folder belongs to this run.
-            **check_training(
-                task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, strategy, **training
-            ),
-            "init_checkpoint": str(start),
-            **model_arguments,
-            "freeze": freeze,
-            "dropout": dropout,
-            "reinitialize_blocks": reinitialize_blocks,
-            **{name: value for name, value in training.items() if name not in _MAY_CHANGE},
-            # Whether the input is a service's matters to the result, and not where that runs.
-            "data_service": None if training.get("data_service") is None else True,
-        }
-
-        def train_trial(run, learning_rate, seed):
-            with strategy.scope():
-                model = make_model(seed=seed)
-                if reinitialize_blocks is not None:
-                    reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
-            return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
-
-        trials = run_trials(
-            run_dir, configuration, learning_rates, seeds, train_trial, writes, worker_barrier(strategy)
-        )
-        results = summarize(task, configuration, trials)
         if writes:
-            write_json(run_dir / _RESULTS_NAME, results)
+            write_json(run_dir / RESULTS_NAME, results)
     if {"eval", "predict", "export"} & set(modes) and writes:
         results |= use_trained(
             task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments
         )
     return results
+
+
+def train_trials(
+    task,
+    run_dir,
+    start,
+    strategy,
+    learning_rates,
+    seeds,
+    eval_batch_size,
+    reinitialize_blocks,
+    recompute,
+    model_arguments,
+    training,
+):
+    """Trains with every rate and seed, after checking that all of it fits.
+
+    Args:
+        task, run_dir, strategy, learning_rates, seeds, eval_batch_size, reinitialize_blocks, recompute: as for
+            `fine_tune_on_worker`.
+        start: Path of the weights to begin with.
+        model_arguments: dict, further arguments of `task.make_model` that determine the result.
+        training: dict, further arguments of `train`.
+
+    Returns:
+        dict, as `summarize` gives.
+    """
+    make_model = functools.partial(task.make_model, start, recompute=recompute, **model_arguments)
+    configuration = {
+        # A first model and all data, so that what does not fit is known before the folder belongs to this run.
+        **check_training(task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, strategy, **training),
+        "init_checkpoint": str(start),
+        **model_arguments,
+        "reinitialize_blocks": reinitialize_blocks,
+        **{name: value for name, value in training.items() if name not in _MAY_CHANGE},
+        # Whether the input is a service's matters to the result, and not where that runs.
+        "data_service": None if training.get("data_service") is None else True,
+    }
+
+    def train_trial(run, learning_rate, seed):
+        with strategy.scope():
+            model = make_model(seed=seed)
+            if reinitialize_blocks is not None:
+                reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
+        return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
+
+    barrier = worker_barrier(strategy)
+    trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief(strategy), barrier)
+    return summarize(task, configuration, trials)
 
 
 def use_trained(task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments):
@@ -159,7 +188,7 @@ def use_trained(task, modes, run_dir, init_checkpoint, eval_batch_size, export_d
         dict, as `use_model` gives.
     """
     if "train" in modes:
-        folder = _best_model(run_dir)
+        folder = best_model(run_dir)
     else:
         folder, saved = find_model(task, run_dir, init_checkpoint)
         model_arguments |= {name: saved[name] for name in _OF_THE_MODEL if name in saved and name not in given}
@@ -277,16 +306,8 @@ def train(
     """
     examples = task.training_examples(model)
     plan, rate = make_plan(examples, learning_rate, seed, **plan_arguments)
-    if bias_correction is None:
-        bias_correction = len(examples) < _SMALL_SET
     with strategy.scope():
-        optimizer = BertAdamW(
-            rate,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            bias_correction=bias_correction,
-            learning_rate_factors=model.encoder.learning_rate_factors(layer_decay) if layer_decay != 1 else (),
-        )
+        optimizer = make_optimizer(model, rate, examples, weight_decay, clip_norm, bias_correction, layer_decay)
     with stop_on_sigterm() as should_stop:
         trainer = Trainer(
             model,
@@ -306,7 +327,7 @@ def train(
             facts={
                 "init_checkpoint": f"weights only, from {run.configuration['init_checkpoint']}",
                 **describe_plan(
-                    model, examples, plan, rate, bias_correction, strategy, micro_batches, **plan_arguments
+                    model, examples, plan, rate, optimizer.bias_correction, strategy, micro_batches, **plan_arguments
                 ),
                 **describe_training_input(data_service),
             },
@@ -318,9 +339,7 @@ def train(
         resumed_at = trainer.checkpoints.newest()
         result = trainer.train(training_input(examples, plan, strategy, resumed_at, data_service, **plan_arguments))
     if is_chief(strategy):
-        if not (run.path / MODEL_FOLDER).exists():
-            model.save_checkpoint(run.path / MODEL_FOLDER)
-        task.draw_training_curve(run.path, run.read_log())
+        write_trained(task, model, run)
     return {
         "score": result.best_metrics[task.score],
         "metrics": result.best_metrics,
@@ -329,6 +348,28 @@ def train(
         "seconds": result.seconds,
         "examples_per_second": result.examples_per_second,
     }
+
+
+def write_trained(task, model, run):
+    """Writes the weights of a trained model and its training curve to the folder of its run."""
+    if not (run.path / MODEL_FOLDER).exists():
+        model.save_checkpoint(run.path / MODEL_FOLDER)
+    task.draw_training_curve(run.path, run.read_log())
+
+
+def make_optimizer(model, rate, examples, weight_decay, clip_norm, bias_correction, layer_decay):
+    """The optimizer of a training; to be called in the strategy's scope, arguments as for `train`.
+
+    Returns:
+        `BertAdamW` at the schedule `rate`. Where `bias_correction` is None it has that on a small set of examples.
+    """
+    return BertAdamW(
+        rate,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        bias_correction=len(examples) < _SMALL_SET if bias_correction is None else bias_correction,
+        learning_rate_factors=model.encoder.learning_rate_factors(layer_decay) if layer_decay != 1 else (),
+    )
 
 
 def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, batch_size, token_budget, **_):
@@ -399,94 +440,3 @@ def export_model(task, model, folder, exports, dtype):
     write_json(record, exported)
     logging.info("exported %s", path)
     return path
-
-
-def resolve_checkpoint(name):
-    """The folder or file that a user means by the name of a checkpoint.
-
-    Args:
-        name: str or Path: a path, the folder of a finished run (its best model), or a preset's name.
-
-    Returns:
-        Path, absolute.
-
-    Raises:
-        FileNotFoundError: if there is nothing of that name.
-        ValueError: if there is no name.
-    """
-    if name is None:
-        raise ValueError("training needs weights to begin with: give --init_checkpoint")
-    path = Path(name)
-    if (path / _RESULTS_NAME).is_file():
-        return _best_model(path).resolve()
-    if (path / MODEL_FOLDER / "config.json").is_file():  # one of several trials
-        return (path / MODEL_FOLDER).resolve()
-    if (path / "run.json").is_file():
-        raise FileNotFoundError(f"--init_checkpoint: the run in {name} has not finished; its command goes on with it")
-    if path.exists() or list(path.parent.glob(path.name + ".index")):  # a TF1 checkpoint is the beginning of file names
-        return path.resolve()
-    if str(name) in PRESETS:
-        return resolve_preset(str(name))
-    raise FileNotFoundError(
-        f"--init_checkpoint: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
-        f"one of the presets {sorted(PRESETS)}"
-    )
-
-
-def find_model(task, run_dir, init_checkpoint):
-    """The model that is used without training: the run's own, or the checkpoint given.
-
-    Args:
-        task: the task that it is used for.
-        run_dir: Path.
-        init_checkpoint: str, Path or None. A checkpoint or the folder of another run.
-
-    Returns:
-        A pair: Path of the model, and the configuration of the run that trained it (empty if that is not known).
-
-    Raises:
-        FileNotFoundError: if there is neither.
-        ValueError: if both are there, or the run was for another task.
-    """
-    run = _find_run(run_dir, init_checkpoint)
-    if run is None and init_checkpoint is None:
-        raise FileNotFoundError(
-            f"there is no trained model in {run_dir}: it has no {_RESULTS_NAME}. Train first (--mode=train,...), or "
-            "give a model by --init_checkpoint"
-        )
-    if run is None:
-        return resolve_checkpoint(init_checkpoint), {}
-    configuration = read_configuration(run)
-    if run == run_dir and init_checkpoint is not None:
-        start = str(resolve_checkpoint(init_checkpoint))
-        if start not in (configuration.get("init_checkpoint"), str(_best_model(run).resolve())):
-            raise ValueError(
-                f"{run_dir} has a model of its own, and --init_checkpoint={init_checkpoint} is another. Leave it out "
-                "to use the run's model; to use the other one, give another --run_dir"
-            )
-    task.check_configuration(configuration)
-    return _best_model(run), configuration
-
-
-def saved_configuration(run_dir, init_checkpoint):
-    """The configuration of the run whose model is used without training; empty if there is none.
-
-    Args:
-        run_dir: str or Path.
-        init_checkpoint: str, Path or None.
-
-    Returns:
-        dict.
-    """
-    run = _find_run(Path(run_dir), init_checkpoint)
-    return {} if run is None else read_configuration(run)
-
-
-def _find_run(run_dir, init_checkpoint):
-    folders = [run_dir, *([Path(init_checkpoint)] if init_checkpoint else [])]
-    return next((folder for folder in folders if (folder / _RESULTS_NAME).is_file()), None)
-
-
-def _best_model(run_dir):
-    results = json.loads((run_dir / _RESULTS_NAME).read_text(encoding="utf-8"))
-    return trial_folder(run_dir, results["best"]) / MODEL_FOLDER
