@@ -1,6 +1,7 @@
 """A file of any size is classified in order, in bounded memory, completely or not at all."""
 
 import contextlib
+import functools
 import json
 import random
 import signal
@@ -380,7 +381,9 @@ def test_an_interrupt_removes_the_unfinished_output(models, tmp_path):
         "--format=txt",
         f"--output={tmp_path / 'out.tsv'}",
     ]
-    process = program(*arguments, "--chunk_size=1")
+    # A shell that starts these tests in the background lets them ignore interrupts, and programs inherit that.
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = program(*arguments, "--chunk_size=1", preexec_fn=listens)
     try:
         process.stdin.write("good\n" * 100)
         process.stdin.flush()
