@@ -209,7 +209,16 @@ def summarize(task, configuration, trials):
 
 
 def check_training(
-    task, model, learning_rates, reinitialize_blocks, strategy, batch_size, token_budget, data_service=None, **training
+    task,
+    model,
+    learning_rates,
+    reinitialize_blocks,
+    strategy,
+    batch_size,
+    token_budget,
+    static_shapes,
+    data_service=None,
+    **training,
 ):
     """Refuses data, rates and sizes that training would stumble over later.
 
@@ -217,7 +226,7 @@ def check_training(
         task, model: the task and a model of it.
         learning_rates: list of float.
         reinitialize_blocks: int or None.
-        strategy, batch_size, token_budget, data_service, **training: as for `train`.
+        strategy, batch_size, token_budget, static_shapes, data_service, **training: as for `train`.
 
     Returns:
         dict, the task's part of the run's configuration.
@@ -226,7 +235,7 @@ def check_training(
         ConnectionError: if the tf.data service does not answer.
         ValueError: if something does not fit.
     """
-    check_training_input(strategy, data_service, batch_size, token_budget)
+    check_training_input(strategy, data_service, batch_size, token_budget, static_shapes)
     if reinitialize_blocks is not None:
         reinitialize_top_blocks(model.encoder, reinitialize_blocks)
     configuration = task.configuration(model)
@@ -299,7 +308,7 @@ def train(
         patience, micro_batches, jit, checkpoint_every, log_every, steps_per_call, progress: as for `Trainer`.
         data_service: str or None. grpc://host:port of a tf.data service that makes the batches; its place in the data
             cannot be saved.
-        **plan_arguments: further ones of `make_plan`.
+        **plan_arguments: further ones of `make_plan`, and `static_shapes`, as for `training_input`.
 
     Returns:
         dict: `score` (on dev), `metrics`, `best_step`, `steps`, `seconds`, `examples_per_second`.
@@ -329,7 +338,7 @@ def train(
                 **describe_plan(
                     model, examples, plan, rate, optimizer.bias_correction, strategy, micro_batches, **plan_arguments
                 ),
-                **describe_training_input(data_service),
+                **describe_training_input(data_service, **plan_arguments),
             },
             progress=progress,
             micro_batches=micro_batches,
@@ -337,11 +346,18 @@ def train(
             jit=jit,
         )
         resumed_at = trainer.checkpoints.newest()
-        result = trainer.train(training_input(examples, plan, strategy, resumed_at, data_service, **plan_arguments))
+        result = trainer.train(
+            training_input(examples, plan, strategy, resumed_at, data_service, micro_batches, **plan_arguments)
+        )
     if is_chief(strategy):
         write_trained(task, model, run)
+    return trial_record(result, task.score)
+
+
+def trial_record(result, score):
+    """A `TrainingResult` as a dict fit for JSON, with the number called `score` by itself."""
     return {
-        "score": result.best_metrics[task.score],
+        "score": result.best_metrics[score],
         "metrics": result.best_metrics,
         "best_step": result.best_step,
         "steps": result.step,

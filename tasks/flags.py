@@ -28,6 +28,9 @@ def define_fine_tuning_flags():
     flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices together.", lower_bound=1)
     flags.DEFINE_integer("token_budget", None, "Most tokens in a batch, with padding; batches vary.", lower_bound=1)
     flags.DEFINE_integer("bucket_step", 8, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0)
+    flags.DEFINE_bool(
+        "static_shapes", None, "Pad all batches to one shape, which XLA compiles once; default: only on a TPU."
+    )
     flags.DEFINE_integer("micro_batches", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1)
     flags.DEFINE_bool("recompute", False, "Compute activations anew for the gradient, to save memory.")
     flags.DEFINE_bool("jit", False, "Compile forward and backward pass with XLA, once for every shape of a batch.")
@@ -94,6 +97,8 @@ def fine_tuning_arguments():
     if values.token_budget is not None and not values.bucket_step:
         raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
     rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
+    from keras_bert.training.strategy import needs_static_shapes
+
     strategy = tasks.distribution.strategy_from_flags()
     if values.deterministic:
         import tensorflow as tf
@@ -115,6 +120,7 @@ def fine_tuning_arguments():
         "batch_size": values.batch_size if values["batch_size"].present or not values.token_budget else None,
         "token_budget": values.token_budget,
         "bucket_step": values.bucket_step or None,
+        "static_shapes": needs_static_shapes(strategy) if values.static_shapes is None else values.static_shapes,
         "schedule": values.schedule,
         "warmup_proportion": values.warmup_proportion,
         "weight_decay": values.weight_decay,

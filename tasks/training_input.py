@@ -4,10 +4,18 @@ import secrets
 
 from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.data_service import check_service, service_batches
-from keras_bert.training.strategy import from_chief, number_of_workers, worker_of
+from keras_bert.training.strategy import (
+    from_chief,
+    needs_static_shapes,
+    number_of_workers,
+    replicas_of_worker,
+    worker_of,
+)
 
 
-def training_input(examples, plan, strategy, resumed_at, data_service, batch_size, token_budget, **_):
+def training_input(
+    examples, plan, strategy, resumed_at, data_service, micro_batches, batch_size, token_budget, static_shapes, **_
+):
     """This worker's part of all batches, without end; all workers call it.
 
     Args:
@@ -16,17 +24,20 @@ def training_input(examples, plan, strategy, resumed_at, data_service, batch_siz
         strategy: tf.distribute.Strategy.
         resumed_at: int or None. The update of the checkpoint that training goes on from.
         data_service: str, grpc://host:port of a tf.data service, or None. A new pass over the data begins there.
+        micro_batches: int. Parts that each replica's share of a batch is cut into.
         batch_size, token_budget: int or None, as for `BatchPlan`, of all workers together.
+        static_shapes: bool. Whether all batches have one shape, which divides by replicas and micro-batches.
 
     Returns:
-        tf.data.Dataset of `(inputs, labels)`.
+        tf.data.Dataset of `(inputs, labels)`, and of `(inputs, labels, sample_weight)` with static shapes.
 
     Raises:
         ConnectionError: if the service does not answer.
         ValueError: if the service's address is malformed, or the batch does not divide by the workers.
     """
     if data_service is None:
-        return training_batches(examples, plan, *worker_of(strategy))
+        multiple = replicas_of_worker(strategy) * micro_batches if static_shapes else None
+        return training_batches(examples, plan, *worker_of(strategy), static_rows_multiple=multiple)
     part = BatchPlan(
         examples.lengths, *_parts(strategy, batch_size, token_budget), bucket_step=plan.bucket_step, seed=plan.seed
     )
@@ -36,24 +47,31 @@ def training_input(examples, plan, strategy, resumed_at, data_service, batch_siz
     return service_batches(examples, part, data_service, f"training_{number:013x}_from_{update}", first_epoch)
 
 
-def check_training_input(strategy, data_service, batch_size, token_budget):
-    """Refuses what `training_input` would.
+def check_training_input(strategy, data_service, batch_size, token_budget, static_shapes):
+    """Refuses what `training_input` would, and what the strategy would stumble over.
 
     Args:
-        strategy, data_service, batch_size, token_budget: as for `training_input`.
+        strategy, data_service, batch_size, token_budget, static_shapes: as for `training_input`.
 
     Raises:
         ConnectionError, ValueError: as `training_input`.
     """
+    if needs_static_shapes(strategy) and not static_shapes:
+        raise ValueError("on a TPU all batches must have one shape: leave --nostatic_shapes out")
+    for name, value in (("token_budget", token_budget), ("data_service", data_service)):
+        if static_shapes and value is not None:
+            raise ValueError(
+                f"--{name} makes batches of different shapes, and with --static_shapes (which a TPU needs) all have one"
+            )
     if data_service is not None:
         _parts(strategy, batch_size, token_budget)
         check_service(data_service)
 
 
-def describe_training_input(data_service):
-    """Where the batches come from, as facts for the log: dict of str to str."""
+def describe_training_input(data_service, static_shapes, **_):
+    """Where the batches come from, and their shape, as facts for the log: dict of str to str."""
     if data_service is None:
-        return {}
+        return {"shape of the batches": "one for all" if static_shapes else "that of the batch's longest bucket"}
     return {
         "input": f"tf.data service at {data_service}: each worker takes batches of its own size as they come",
         "order of the data": "by seed and epoch, as far as the service's workers keep step; not the same again",

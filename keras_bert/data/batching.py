@@ -1,5 +1,7 @@
 """Which examples make a batch, in which order: a function of seed and epoch, and of nothing else."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -61,6 +63,11 @@ class BatchPlan:
         """int. It is the same in every epoch."""
         return len(self._cuts)
 
+    @property
+    def largest_batch(self):
+        """int. The most examples that a batch has."""
+        return int(tf.reduce_max(self._cuts[:, 1] - self._cuts[:, 0]))
+
     def dataset(self, first_epoch=0):
         """The batches of all epochs, without end.
 
@@ -113,7 +120,7 @@ def _cut(sorted_buckets, step, batch_size, token_budget):
     return starts, np.append(starts[1:], len(positions))
 
 
-def training_batches(examples, plan, worker_index=0, num_workers=1):
+def training_batches(examples, plan, worker_index=0, num_workers=1, static_rows_multiple=None):
     """Batches of ids and labels for training, without end, from examples that were tokenized.
 
     Args:
@@ -121,13 +128,16 @@ def training_batches(examples, plan, worker_index=0, num_workers=1):
         plan: a `BatchPlan` of their lengths.
         worker_index, num_workers: int. Of each batch this worker takes the rows that are its part, as even as can be;
             a batch of fewer rows than workers leaves some without any.
+        static_rows_multiple: int or None. If given, all batches have one shape, as a TPU wants them: as many rows as
+            this worker's part of the largest batch, rounded up to a multiple of this, and one length. The results are
+            the same: what is padding has weight 0.
 
     Returns:
         tf.data.Dataset of `(inputs, labels)`, padded to the end of the batch's longest bucket, not beyond the longest
-        example. Its iterator can be checkpointed.
+        example; with a static shape of `(inputs, labels, sample_weight)`. Its iterator can be checkpointed.
 
     Raises:
-        ValueError: if there is no such worker.
+        ValueError: if there is no such worker, or a static shape is asked for and the examples have windows.
 
     Example:
 
@@ -139,26 +149,34 @@ def training_batches(examples, plan, worker_index=0, num_workers=1):
     """
     if not 0 <= worker_index < num_workers:
         raise ValueError(f"worker_index must be from 0 to {num_workers - 1}, got {worker_index}")
-    multiple = plan.bucket_step or 1
+    if static_rows_multiple is None:
+        batch = functools.partial(examples.batch, length_multiple=plan.bucket_step or 1)
+    else:
+        rows = -(-plan.largest_batch // num_workers)
+        rows = -(-rows // static_rows_multiple) * static_rows_multiple
+        batch = functools.partial(examples.static_batch, rows=rows)
 
     def part_of_worker(indices):
         rows = tf.size(indices)
-        indices = indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers]
-        return examples.batch(indices, multiple)
+        return batch(indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers])
 
     return plan.dataset().map(part_of_worker, num_parallel_calls=1).prefetch(2)
 
 
-def sorted_batches(examples, batch_size):
+def sorted_batches(examples, batch_size, static_shape=False):
     """Every example once, sorted by length so that batches hold little padding.
 
     Args:
         examples: `TokenizedExamples`.
         batch_size: int. Examples in a batch.
+        static_shape: bool. Whether all batches have one shape; the last one then ends with rows of padding.
 
     Returns:
         A pair: tf.data.Dataset of batches of inputs (labels are left out), and an int array [examples], the numbers of
         the examples in the order in which they come.
+
+    Raises:
+        ValueError: if a static shape is asked for and the examples have windows.
 
     Example:
 
@@ -170,7 +188,7 @@ def sorted_batches(examples, batch_size):
     order = np.argsort(examples.lengths, kind="stable")
 
     def inputs_of(indices):
-        batch = examples.batch(indices)
+        batch = examples.static_batch(indices, batch_size) if static_shape else examples.batch(indices)
         return batch if examples.labels is None else batch[0]
 
     batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)

@@ -10,6 +10,8 @@ from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 
 # Texts tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
 _CHUNK_SIZE = 2048
+# A static length is a multiple of it, for the sake of the vector units.
+_STATIC_LENGTH_MULTIPLE = 8
 
 
 class TokenizedExamples:
@@ -119,8 +121,7 @@ class TokenizedExamples:
             `(inputs, labels)`, or the inputs alone where there are no labels. The inputs are int32 tensors [rows,
             length] `token_ids`, `segment_ids`, `padding_mask`, and with windows `window_text_ids` [rows].
         """
-        windows = {}
-        rows = indices
+        rows, windows = indices, {}
         if self.has_windows:
             first, number = tf.gather(self._first_rows, indices), tf.gather(self._row_numbers, indices)
             of_text = tf.ragged.range(first, first + number)
@@ -128,19 +129,48 @@ class TokenizedExamples:
         lengths = tf.gather(self._lengths, rows)[:, None]
         longest = tf.maximum(tf.reduce_max(lengths), 1)  # a worker's part of a small batch may have no rows
         padded_length = -(-longest // length_multiple) * length_multiple
-        positions = tf.range(tf.minimum(padded_length, self._row_lengths.max()))[None]  # [1, length]
+        inputs = self._inputs(rows, lengths, tf.minimum(padded_length, self._row_lengths.max())) | windows
+        return inputs if self.labels is None else (inputs, tf.gather(self._label_tensor, indices))
+
+    def static_batch(self, indices, rows):
+        """Puts a batch together that has one shape whatever is in it, as XLA wants it on a TPU.
+
+        Args:
+            indices: int tensor [at most rows]. Numbers of the examples.
+            rows: int. Rows of the batch; those beyond the examples are padding throughout, with weight 0.
+
+        Returns:
+            `(inputs, labels, sample_weight)`, or the inputs alone where there are no labels: int32 tensors [rows,
+            length of the longest row of all, rounded up to a multiple of 8], and float32 [rows].
+
+        Raises:
+            ValueError: if the examples have windows, of which texts have different numbers.
+        """
+        if self.has_windows:
+            raise ValueError("a batch of windows has no static shape; use long_texts='truncate'")
+        is_example = tf.range(rows) < tf.size(indices)
+        indices = tf.ensure_shape(tf.pad(indices, [[0, rows - tf.size(indices)]]), [rows])
+        lengths = tf.where(is_example, tf.gather(self._lengths, indices), 0)[:, None]
+        inputs = self._inputs(
+            indices, lengths, -(-int(self._row_lengths.max()) // _STATIC_LENGTH_MULTIPLE) * _STATIC_LENGTH_MULTIPLE
+        )
+        if self.labels is None:
+            return inputs
+        return inputs, tf.gather(self._label_tensor, indices), tf.cast(is_example, tf.float32)
+
+    def _inputs(self, rows, lengths, padded_length):
+        """The inputs of some rows, of which the first `lengths` [rows, 1] tokens are taken."""
+        positions = tf.range(padded_length)[None]  # [1, length]
         is_token = positions < lengths  # [rows, length]
         # Places of padding point at the row's own first token, so that every place is inside the array.
         offsets = tf.cast(tf.where(is_token, positions, 0), tf.int64)
         ids = tf.cast(tf.gather(self._token_ids, tf.gather(self._starts, rows)[:, None] + offsets), tf.int32)
         second = positions >= tf.gather(self._first_segment_lengths, rows)[:, None]
-        inputs = {
+        return {
             "token_ids": tf.where(is_token, ids, self.pad_id),
             "segment_ids": tf.cast(is_token & second, tf.int32),
             "padding_mask": tf.cast(is_token, tf.int32),
-            **windows,
         }
-        return inputs if self.labels is None else (inputs, tf.gather(self._label_tensor, indices))
 
 
 def tokenize_examples(examples, preprocessor, encode_labels=None):

@@ -76,12 +76,12 @@ def _forward(model):
     import tensorflow as tf
 
     from keras_bert.training.parts import part_of_batch
-    from keras_bert.training.strategy import number_of_workers
+    from keras_bert.training.strategy import replicas_of_worker
 
     strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
     if strategy.num_replicas_in_sync == 1:
         return lambda batch: model(batch, training=False)
-    local_replicas = strategy.num_replicas_in_sync // number_of_workers(strategy)
+    local_replicas = replicas_of_worker(strategy)
 
     def on_replica(batch):
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group

@@ -195,8 +195,11 @@ class TextModel(keras.Model):
         examples = self._tokenized(x, most)
         if examples is not None:
             from keras_bert.data.batching import sorted_batches
+            from keras_bert.training.strategy import needs_static_shapes
 
-            batches, order = sorted_batches(examples, batch_size)
+            if is_static := needs_static_shapes(self.distribute_strategy):
+                batch_size += -batch_size % _replicas(self)  # or the replicas' parts had none
+            batches, order = sorted_batches(examples, batch_size, is_static)
         else:
             batches, order = self._sorted_ids(x, most, batch_size)
         if batches is None:
@@ -206,7 +209,7 @@ class TextModel(keras.Model):
             outputs = super().predict(batches, verbose=verbose, callbacks=callbacks)
         else:
             outputs = self._predictor(self, batches, verbose)
-        return outputs[np.argsort(order)]
+        return outputs[np.argsort(order)]  # without rows of padding, which come last
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Under a distribution strategy Keras takes a first batch here, only to see its shapes, and then begins the data

@@ -8,7 +8,7 @@ from keras_bert.training.loss_scale import DynamicLossScale
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.parts import part_of_batch
 from keras_bert.training.random_state import RandomState
-from keras_bert.training.strategy import number_of_workers
+from keras_bert.training.strategy import number_of_workers, replicas_of_worker
 
 _COUNTS = ("examples", "tokens", "places")
 
@@ -113,22 +113,26 @@ class TrainStep:
         totals = self._nothing(iterator.element_spec)
         goes_on = tf.constant(True)
         while goes_on and done < steps:
-            batch, goes_on = self._next(iterator)
+            part = iterator.get_next_as_optional()
+            goes_on = self._any_worker(part.has_value())
             if goes_on:
+                batch = self._part_or_nothing(part, iterator.element_spec)
                 totals = self._add(totals, self._update(batch, first_step + done))
                 goes_on = ~totals["failed"]
                 done += tf.cast(goes_on, tf.int64)
         return {**totals, "steps": done}
 
-    def _next(self, iterator):
-        """This worker's part of the next batch, and whether any worker has one."""
-        part = iterator.get_next_as_optional()
-        has_part = part.has_value()
-        batch = tf.cond(has_part, part.get_value, lambda: _empty(iterator.element_spec))
+    def _any_worker(self, has_part):
+        """Whether any worker has a part of the next batch."""
         if self._workers == 1:
-            return batch, has_part
-        parts = self.strategy.run(lambda: sum_over_replicas(tf.cast(has_part, tf.float32)))
-        return batch, self._one(parts) > 0
+            return has_part
+        return self._one(self.strategy.run(lambda: sum_over_replicas(tf.cast(has_part, tf.float32)))) > 0
+
+    def _part_or_nothing(self, part, batch_spec):
+        """This worker's part of a batch; where it has none, and others do, a part without examples."""
+        if self._workers == 1:
+            return part.get_value()  # and its static shapes
+        return tf.cond(part.has_value(), part.get_value, lambda: _nothing_of(batch_spec))
 
     def _nothing(self, batch_spec):
         """The totals before the first update; the loss terms are found out by tracing the weights alone."""
@@ -172,8 +176,8 @@ class TrainStep:
         return self.strategy.experimental_local_results(value)[0]
 
     def _update_replica(self, batch, step, factor):
-        context = tf.distribute.get_replica_context()
-        replica, local_replicas = context.replica_id_in_sync_group, context.num_replicas_in_sync // self._workers
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        local_replicas = replicas_of_worker(self.strategy)
         if local_replicas > 1:
             _refuse_windows(batch, f"{local_replicas} replicas")
             batch = part_of_batch(batch, replica % local_replicas, local_replicas)
@@ -266,17 +270,21 @@ def _refuse_windows(batch, by):
 def _counts(inputs, labels):
     """float32 [3]: examples, tokens without padding, and with it."""
     padding_mask = inputs.get("padding_mask") if isinstance(inputs, dict) else None
-    tokens, places = (0, 0)
+    tokens, places, padding_rows = 0, 0, 0
     if padding_mask is not None:
         tokens, places = tf.math.count_nonzero(padding_mask, dtype=tf.int32), tf.size(padding_mask)
+        padding_rows = tf.reduce_sum(tf.cast(~tf.reduce_any(padding_mask != 0, axis=-1), tf.int32))
     rows = tf.shape(tf.nest.flatten(labels)[0])[0]
-    return tf.cast(tf.stack([rows, tokens, places]), tf.float32)
+    return tf.cast(tf.stack([rows - padding_rows, tokens, places]), tf.float32)
 
 
-def _empty(spec):
-    """A batch without rows; other sizes that are not known are 1."""
+def _nothing_of(spec):
+    """A batch without rows, or, if it has a static shape and weights, with rows of weight 0; other sizes that are not
+    known are 1."""
+    has_weights = keras.utils.unpack_x_y_sample_weight(spec)[2] is not None
 
     def zeros(part):
-        return tf.zeros([0, *(size or 1 for size in part.shape[1:])], part.dtype)
+        rows = part.shape[0] if has_weights else None
+        return tf.zeros([rows or 0, *(size or 1 for size in part.shape[1:])], part.dtype)
 
     return tf.nest.map_structure(zeros, spec)

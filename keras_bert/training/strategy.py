@@ -263,6 +263,35 @@ def number_of_workers(strategy):
     return worker_of(strategy)[1]
 
 
+def replicas_of_worker(strategy):
+    """How many of a strategy's replicas are in each process.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+
+    Returns:
+        int.
+    """
+    return strategy.num_replicas_in_sync // number_of_workers(strategy)
+
+
+def needs_static_shapes(strategy):
+    """Whether a strategy computes only with tensors whose shape is known beforehand, as on a TPU.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+
+    Returns:
+        bool.
+
+    Example:
+
+    >>> needs_static_shapes(tf.distribute.get_strategy())
+    False
+    """
+    return isinstance(strategy, tf.distribute.TPUStrategy)
+
+
 def is_chief(strategy):
     """Whether this process is the one that writes.
 
@@ -340,7 +369,7 @@ def _sum_over_workers(strategy, values):
 def _sum_over_first_replicas(strategy, values):
     """The sum of what each worker gives, from its first replica."""
     no_limit = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0)
-    local_replicas = strategy.num_replicas_in_sync // number_of_workers(strategy)
+    local_replicas = replicas_of_worker(strategy)
 
     def give():
         replica = tf.distribute.get_replica_context()

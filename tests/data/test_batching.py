@@ -83,6 +83,29 @@ def test_training_batches_are_padded_to_the_end_of_the_bucket():
         assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == LENGTHS[labels.numpy()].tolist()
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_batches_of_a_static_shape_hold_the_same_examples(workers):
+    plan, examples = BatchPlan(LENGTHS, 8, seed=3), examples_of(LENGTHS)
+    steps = plan.batches_per_epoch
+    for worker in range(workers):
+        whole = training_batches(examples, plan, worker, workers).take(steps)
+        static = training_batches(examples, plan, worker, workers, static_rows_multiple=4)
+        assert {part.shape.as_list()[0] for part in tf.nest.flatten(static.element_spec)} == {8 if workers == 1 else 4}
+        for (inputs, labels), (static_inputs, static_labels, weights) in zip(whole, static.take(steps), strict=True):
+            rows, length = inputs["token_ids"].shape
+            assert weights.numpy().tolist() == [1] * rows + [0] * (len(weights) - rows)
+            np.testing.assert_array_equal(static_labels[:rows], labels)
+            np.testing.assert_array_equal(static_inputs["token_ids"][:rows, :length], inputs["token_ids"])
+            assert static_inputs["token_ids"].shape[1] == 64  # the longest has 59 tokens
+
+
+def test_sorted_batches_of_a_static_shape_end_with_padding():
+    examples = examples_of(LENGTHS)
+    batches, order = sorted_batches(examples, 8, static_shape=True)
+    rows = np.concatenate([batch["padding_mask"].numpy().sum(axis=1) for batch in batches])
+    np.testing.assert_array_equal(rows, [*LENGTHS[order], *[0] * (-len(LENGTHS) % 8)])
+
+
 def test_sorted_batches_hold_every_example_once_and_hardly_any_padding():
     batches, order = sorted_batches(examples_of(LENGTHS), 16)
     lengths = np.concatenate([batch["padding_mask"].numpy().sum(axis=1) for batch in batches])

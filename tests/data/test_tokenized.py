@@ -100,3 +100,30 @@ def test_examples_without_texts():
 def test_arrays_that_do_not_fit(arguments, message):
     with pytest.raises(ValueError, match=message):
         TokenizedExamples(*arguments)
+
+
+def test_a_static_batch_is_the_same_batch_with_padding():
+    examples = TokenizedExamples(
+        [2, 7, 3, 2, 3, 2, 8, 9, 3], [3, 2, 4], [3, 2, 4], labels=np.array([5, 6, 7]), pad_id=1
+    )
+    (inputs, labels), (static_inputs, static_labels, weights) = (
+        examples.batch(tf.constant([1, 0])),
+        examples.static_batch(tf.constant([1, 0]), rows=4),
+    )
+    for name, padding in (("token_ids", 1), ("segment_ids", 0), ("padding_mask", 0)):
+        values = static_inputs[name].numpy()
+        assert values.shape == (4, 8)
+        np.testing.assert_array_equal(values[:2, :3], inputs[name])
+        assert (values[:2, 3:] == padding).all()
+        assert (values[2:] == padding).all()
+    np.testing.assert_array_equal(static_labels[:2], labels)
+    assert weights.numpy().tolist() == [1, 1, 0, 0]
+    empty, _, weights = examples.static_batch(tf.zeros([0], tf.int64), rows=4)
+    assert not empty["padding_mask"].numpy().any()
+    assert not weights.numpy().any()
+
+
+def test_windows_have_no_static_shape():
+    examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], rows_of_example=[2])
+    with pytest.raises(ValueError, match="windows has no static shape"):
+        examples.static_batch(tf.constant([0]), rows=1)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.models.prediction import Predictor
+from tests.toys import toy_classifier, toy_reviews
 
 
 def batches_of(*values):
@@ -43,6 +44,23 @@ def test_one_function_serves_all_lengths():
     for _ in range(2):
         assert predictor(model, dataset, verbose=0).tolist() == (lengths * (lengths - 1) // 2).tolist()
     assert traced == [False]
+
+
+def test_on_a_tpu_batches_have_one_shape(monkeypatch):
+    texts, _ = toy_reviews(11)
+    model = toy_classifier()
+    expected = model.predict(texts, batch_size=4, verbose=0)
+    specs = []
+
+    def predictor(model, batches, verbose):
+        specs.append(batches.element_spec["token_ids"].shape.as_list())
+        return Predictor()(model, batches, verbose)
+
+    monkeypatch.setattr("keras_bert.training.strategy.needs_static_shapes", lambda strategy: True)
+    model._predictor = predictor
+    np.testing.assert_allclose(model.predict(texts, batch_size=4, verbose=0), expected, atol=1e-6)
+    assert specs[0][0] == 4
+    assert specs[0][1] % 8 == 0
 
 
 def test_an_error_in_a_batch_is_raised():

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "batch_size": 8,
     "token_budget": None,
     "bucket_step": 8,
+    "static_shapes": False,
     "schedule": "bert",
     "warmup_proportion": 0.1,
     "weight_decay": 0.01,
@@ -121,6 +122,21 @@ def test_regression(toy_glue, toy_checkpoint, tmp_path):
     assert all(0 <= float(row.split("\t")[1]) <= 5 for row in rows)
 
 
+@pytest.mark.slow
+def test_static_shapes_hold_the_same_examples(toy_glue, toy_checkpoint, tmp_path):
+    # With a rate of next to nothing the losses are those of the same weights; only dropout draws others.
+    arguments = {"epochs": 1, "log_every": 1, "learning_rates": [1e-12], "dropout": 0.0}
+    losses = []
+    for static_shapes in (False, True):
+        folder = tmp_path / f"static_{static_shapes}"
+        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, static_shapes=static_shapes, **arguments)
+        log = [json.loads(line) for file in folder.rglob("log.jsonl") for line in file.read_text().splitlines()]
+        losses.append([record["loss"] for record in log if record["event"] == "train"])
+    assert len(losses[0]) == 20
+    np.testing.assert_allclose(*losses, atol=0.2)
+    assert np.corrcoef(*losses)[0, 1] > 0.5
+
+
 def test_what_is_missing_is_said_before_anything_is_written(toy_glue, toy_checkpoint, tmp_path):
     for arguments, error, message in (
         (("wnli", ("train",), toy_glue, tmp_path / "run", toy_checkpoint), FileNotFoundError, "no file of the train"),
@@ -150,12 +166,20 @@ def test_what_is_missing_is_said_before_anything_is_written(toy_glue, toy_checkp
         ({"max_seq_length": 64}, "positions"),
         ({"learning_rates": [float("nan")]}, "peak_learning_rate"),
         ({"dropout": 2.0}, "dropout rate"),
+        ({"token_budget": 64, "static_shapes": True}, "--token_budget makes batches of different shapes"),
+        ({"data_service": "grpc://a:1", "static_shapes": True}, "--data_service makes batches of different shapes"),
     ],
 )
 def test_a_refused_run_leaves_its_folder_to_the_next(toy_glue, toy_checkpoint, tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         run("sst2", ("train",), toy_glue, tmp_path / "run", toy_checkpoint, **arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_on_a_tpu_shapes_have_to_be_static(toy_glue, toy_checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("tasks.training_input.needs_static_shapes", lambda strategy: True)
+    with pytest.raises(ValueError, match="on a TPU all batches must have one shape"):
+        run("sst2", ("train",), toy_glue, tmp_path / "run", toy_checkpoint)
 
 
 def test_bad_rows_of_any_split_are_found_before_training(toy_glue, toy_checkpoint, tmp_path):

@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.tokenized import tokenize_examples
 from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.parts import part_of_batch
 from keras_bert.training.step import TrainStep
 from tests.toys import toy_classifier, toy_reviews
 from tests.training.two_terms import TwoTerms
@@ -15,6 +16,11 @@ NO_DROPOUT = {
     "dropout": 0.0,
     "encoder_arguments": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
 }
+
+ONE_BLOCK = {
+    "dropout": 0.0,
+    "encoder_arguments": {**NO_DROPOUT["encoder_arguments"], "num_hidden_layers": 1},
+}  # for XLA
 
 
 def batches_for(classifier, batch_size=8):
@@ -127,6 +133,52 @@ def test_frozen_layers_stay():
     after, _ = train(3, freeze="encoder")
     changed = [not np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     assert sum(changed) == 2  # kernel and bias of the new layer
+
+
+def static_batches_for(classifier):
+    examples = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    tokenized = tokenize_examples(examples, classifier.preprocessor, classifier.encode_labels)
+    return training_batches(tokenized, BatchPlan(tokenized.lengths, 8, seed=1), static_rows_multiple=4)
+
+
+@pytest.mark.parametrize(("micro_batches", "jit"), [(1, False), (2, False), (2, True)])
+def test_batches_of_a_static_shape_give_the_same_weights(micro_batches, jit):
+    expected, expected_report = train(7, **ONE_BLOCK)  # the fifth batch has 5 examples
+    classifier = toy_classifier(**ONE_BLOCK)
+    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=micro_batches)
+    iterator = iter(static_batches_for(classifier))
+    if jit:  # all of an update, the optimizer included, as on a TPU
+        update = tf.function(step._update_replica, jit_compile=True)
+        reports = [update(next(iterator), tf.constant(number, tf.int64), tf.ones([])) for number in range(7)]
+        loss = sum(float(report["loss_terms"]["loss"]) for report in reports)
+        examples = sum(int(report["examples"]) for report in reports)
+        assert update.experimental_get_tracing_count() == 1
+    else:
+        report = step.run(iterator, 0, 7)
+        loss, examples = float(report["loss_terms"]["loss"]), int(report["examples"])
+    assert examples == expected_report["examples"]
+    assert loss == pytest.approx(expected_report["loss"], rel=1e-5)
+    assert difference(expected, [weight.numpy() for weight in classifier.weights]) < 1e-5
+
+
+def test_xla_compiles_dropout_for_a_replica_that_is_known_only_when_it_runs():
+    classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 1})
+    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=2)
+    batch = next(iter(static_batches_for(classifier)))
+
+    @tf.function(jit_compile=True)
+    def loss_on(replica, number):
+        part = part_of_batch(batch, replica, 2)
+        weights = classifier.loss_weights(*part[1:])
+        gradients, sums = step._summed_gradients(part, weights, step._random_state.key(number, replica), 1.0)
+        return sums["loss"], tf.linalg.global_norm(gradients)
+
+    def losses(number):
+        return [float(loss_on(tf.constant(replica), tf.constant(number))[0]) for replica in range(2)]
+
+    assert losses(0) == losses(0)
+    assert not set(losses(0)) & set(losses(1))
+    assert loss_on.experimental_get_tracing_count() == 1
 
 
 def test_windows_refuse_micro_batches():
