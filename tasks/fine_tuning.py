@@ -14,11 +14,11 @@ from keras_bert.training.experiment import best_trial, run_trials, summarize_tri
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import write_json
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import cluster_of, is_chief, make_strategy, worker_barrier
+from keras_bert.training.strategy import cluster_of, from_chief, is_chief, make_strategy, worker_barrier
 from keras_bert.training.trainer import Trainer
 from tasks.interruption import stop_on_sigterm
 from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME, best_model, find_model, resolve_checkpoint
-from tasks.training_input import check_training_input, describe_training_input, training_input
+from tasks.training_input import check_training_input, describe_training_input, errors_of_service, training_input
 
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
@@ -176,8 +176,10 @@ def train_trials(
                 reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
         return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
 
-    barrier = worker_barrier(strategy)
-    trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief(strategy), barrier)
+    def chief_says(value):
+        return from_chief(strategy, [value])[0]
+
+    trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief(strategy), chief_says)
     return summarize(task, configuration, trials)
 
 
@@ -334,10 +336,8 @@ def train(
             place_is_saved=data_service is None,
             should_stop=should_stop,
             facts={
-                "init_checkpoint": f"weights only, from {run.configuration['init_checkpoint']}",
-                **describe_plan(
-                    model, examples, plan, rate, optimizer.bias_correction, strategy, micro_batches, **plan_arguments
-                ),
+                **describe_start(model, run.configuration),
+                **describe_plan(model, examples, plan, rate, optimizer, strategy, micro_batches, **plan_arguments),
                 **describe_training_input(data_service, **plan_arguments),
             },
             progress=progress,
@@ -346,9 +346,9 @@ def train(
             jit=jit,
         )
         resumed_at = trainer.checkpoints.newest()
-        result = trainer.train(
-            training_input(examples, plan, strategy, resumed_at, data_service, micro_batches, **plan_arguments)
-        )
+        batches = training_input(examples, plan, strategy, resumed_at, data_service, micro_batches, **plan_arguments)
+        with errors_of_service(data_service):
+            result = trainer.train(batches)
     if is_chief(strategy):
         write_trained(task, model, run)
     return trial_record(result, task.score)
@@ -388,7 +388,18 @@ def make_optimizer(model, rate, examples, weight_decay, clip_norm, bias_correcti
     )
 
 
-def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_batches, batch_size, token_budget, **_):
+def describe_start(model, configuration):
+    """Which weights a run begins with, and which of them are random, as facts for the log: dict of str to str."""
+    new, reinitialized = list(model.checkpoint_report.random), configuration["reinitialize_blocks"]
+    if reinitialized is not None:
+        new.append(f"the pooler and the {reinitialized} highest blocks")
+    return {
+        "init_checkpoint": f"weights only, from {configuration['init_checkpoint']}",
+        "new weights": f"{', '.join(new)}; by the run's seed" if new else "none",
+    }
+
+
+def describe_plan(model, examples, plan, rate, optimizer, strategy, micro_batches, batch_size, token_budget, **_):
     """What is about to be trained, as facts for the log: dict of str to str."""
     trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
     replicas = strategy.num_replicas_in_sync
@@ -405,7 +416,7 @@ def describe_plan(model, examples, plan, rate, bias_correction, strategy, micro_
         "batch of a replica": size(replicas),
         "micro-batch": f"{size(replicas * micro_batches)} ({micro_batches} of them a replica)",
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
-        "bias correction": f"{bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
+        "bias correction": f"{optimizer.bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
         "precision": model.dtype_policy.name,
         "trainable parameters": f"{trainable:,}",
         "order of the data": f"by seed {plan.seed} and epoch",

@@ -1,6 +1,9 @@
 """Where the batches of a training come from: this process, or the workers of a tf.data service."""
 
+import contextlib
 import secrets
+
+import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.data_service import check_service, service_batches
@@ -76,6 +79,27 @@ def describe_training_input(data_service, static_shapes, **_):
         "input": f"tf.data service at {data_service}: each worker takes batches of its own size as they come",
         "order of the data": "by seed and epoch, as far as the service's workers keep step; not the same again",
     }
+
+
+@contextlib.contextmanager
+def errors_of_service(data_service):
+    """Says what became of a tf.data service that has forgotten the training, as one does that is started anew.
+
+    Args:
+        data_service: str or None.
+
+    Raises:
+        ConnectionError: for TensorFlow's NotFoundError.
+    """
+    try:
+        yield
+    except tf.errors.NotFoundError as error:
+        if data_service is None:
+            raise
+        raise ConnectionError(
+            f"the tf.data service {data_service} does not know this training any more; was it started anew without "
+            f"--work_dir? The same command goes on from the newest checkpoint ({error.message})"
+        ) from error
 
 
 def _parts(strategy, *sizes):

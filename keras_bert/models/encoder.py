@@ -86,7 +86,8 @@ class BertEncoder(keras.Model):
         with_pooler: bool. Whether there is a `pooled_output`.
         attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
         recompute: bool. Whether training keeps only what enters each block, and computes the rest anew for the
-            gradient: slower, in a fraction of the memory. It does not change the result, and needs TensorFlow.
+            gradient: slower, in a fraction of the memory. It does not change the result. It needs TensorFlow, and so
+            does a saved model that has it.
         seed: int or None. Seed of initial weights and dropout; None draws them at random.
         trainable: bool. False freezes all variables. (A saved model remembers this; freezing single layers by hand it
             does not.)

@@ -14,7 +14,7 @@ from keras_bert.training.run_dir import RunDirectory, write_json
 _TRIAL_RESULT_NAME = "trial.json"
 
 
-def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief=True, barrier=lambda: None):
+def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief=True, chief_says=float):
     """Trains with every learning rate and every seed; trials that are finished are not run again.
 
     The paper picks the best learning rate on the development set, and for its large model the best of several random
@@ -28,7 +28,8 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
         train_trial: function of a `RunDirectory`, a learning rate and a seed. It returns a dict fit for JSON with
             `score`, of which more is better.
         is_chief: bool. Whether this process is the one that writes; of several workers only the first is.
-        barrier: function that returns once all workers have called it.
+        chief_says: function of a number that all workers call; it gives each of them the chief's. With a single
+            process that is its own.
 
     Returns:
         list of dict, one a trial: what `train_trial` returned (numbers that are not finite as None), with
@@ -51,7 +52,7 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
             raise ValueError(f"there must be at least one {name} and none twice, got {list(values)}")
     # The folder of the whole run is claimed before any trial begins.
     of_all = {**configuration, "learning_rates": learning_rates, "seeds": seeds}
-    whole = _claim(run_dir, of_all, is_chief, barrier)
+    whole = _claim(run_dir, of_all, is_chief, chief_says)
     trials = [(rate, seed) for rate in learning_rates for seed in seeds]
     results = []
     for number, (rate, seed) in enumerate(trials, 1):
@@ -60,21 +61,22 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
             logging.info("trial %d of %d: learning rate %g, seed %d", number, len(trials), rate, seed)
             folder = whole.path / "trials" / f"learning_rate_{rate!r}_seed_{seed}"
             of_trial = {**configuration, "learning_rates": [rate], "seeds": [seed]}
-            run = _claim(folder, of_trial, is_chief, barrier)
-        results.append({**_result(run, train_trial, rate, seed), "folder": run.path.relative_to(whole.path).as_posix()})
+            run = _claim(folder, of_trial, is_chief, chief_says)
+        result = _result(run, train_trial, rate, seed, chief_says)
+        results.append({**result, "folder": run.path.relative_to(whole.path).as_posix()})
         if run is not whole and is_chief:
             # Nobody resumes a finished trial, and many of them would fill the disk.
             shutil.rmtree(run.path / CHECKPOINTS_NAME, ignore_errors=True)
     return results
 
 
-def _claim(path, configuration, is_chief, barrier):
+def _claim(path, configuration, is_chief, chief_says):
     """The folder of a run: the chief makes it its own, then the others look whether they were asked for the same."""
     if is_chief:
         run = RunDirectory(path, configuration)
-        barrier()
+        chief_says(1)
         return run
-    barrier()
+    chief_says(1)
     run = RunDirectory(path, configuration, writer=False)
     if not run.existed:
         raise FileNotFoundError(
@@ -84,9 +86,12 @@ def _claim(path, configuration, is_chief, barrier):
     return run
 
 
-def _result(run, train_trial, rate, seed):
+def _result(run, train_trial, rate, seed, chief_says):
     file = run.path / _TRIAL_RESULT_NAME
-    if file.is_file():
+    # The chief decides for all: were one worker to see the file late, it would train alone.
+    if chief_says(file.is_file()):
+        if not file.is_file():
+            raise FileNotFoundError(f"this worker does not see {file}, which the chief does; start the job again")
         logging.info("%s is finished", run.path)
         return json.loads(file.read_text(encoding="utf-8"))
     result = {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)}

@@ -78,3 +78,12 @@ def test_a_finished_trial_keeps_no_checkpoints(tmp_path):
 
     trials = run_trials(tmp_path / "run", {}, [1.00000001e-3, 1e-3], [1], train)
     assert not any((trial_folder(tmp_path / "run", trial) / "checkpoints").exists() for trial in trials)
+
+
+def test_the_chief_decides_whether_a_trial_is_finished(tmp_path):
+    run_trials(tmp_path / "run", {}, [1e-4], [7], lambda run, rate, seed: {"score": 1.0})
+    other = {"is_chief": False, "chief_says": lambda value: 1.0}
+    assert run_trials(tmp_path / "run", {}, [1e-4], [7], None, **other)[0]["score"] == 1.0
+    (tmp_path / "run" / "trial.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"does not see .*trial\.json, which the chief does"):
+        run_trials(tmp_path / "run", {}, [1e-4], [7], None, **other)
