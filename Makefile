@@ -4,6 +4,8 @@
 # The first call of each makes .venv and installs what it needs; later calls begin at once.
 
 PYTHON ?= python3
+# Test files run in so many processes at once.
+PROCESSES ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 # A real pre-trained BERT of 23 million parameters. Its other requirements (PyTorch among them) are not needed.
@@ -17,7 +19,7 @@ quickstart: $(VENV)/installed-quickstart
 	$(BIN)/python -m tools.quickstart
 
 test: $(VENV)/installed-test lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check
