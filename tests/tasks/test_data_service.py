@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tasks import training_input as module
-from tasks.training_input import check_training_input
+from tasks.training_input import check_training_input, errors_of_service
 
 SECONDS = 300
 ROOT = Path(__file__).parents[2]
@@ -126,13 +127,21 @@ def test_flags_that_cannot_be_are_refused(flags, message):
 def test_a_batch_that_does_not_divide_by_the_workers_is_refused(monkeypatch):
     monkeypatch.setattr(module, "number_of_workers", lambda strategy: 3)
     with pytest.raises(ValueError, match="--batch_size=32 does not divide by 3; take 30 or 33"):
-        check_training_input(None, "grpc://localhost:1", 32, None)
+        check_training_input(None, "grpc://localhost:1", 32, None, static_shapes=False)
     with pytest.raises(ValueError, match=r"--token_budget=2 does not divide by 3; take 3$"):
-        check_training_input(None, "grpc://localhost:1", None, 2)
+        check_training_input(None, "grpc://localhost:1", None, 2, static_shapes=False)
 
 
 def test_a_service_that_does_not_answer_is_refused_before_training():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ConnectionError, match="does not answer"):
-        check_training_input(None, f"grpc://127.0.0.1:{port}", 32, None)
+        check_training_input(None, f"grpc://127.0.0.1:{port}", 32, None, static_shapes=False)
+
+
+def test_a_service_that_has_forgotten_the_training_is_named():
+    service = "grpc://a:1"
+    with pytest.raises(ConnectionError, match="grpc://a:1 does not know this training"), errors_of_service(service):
+        raise tf.errors.NotFoundError(None, None, "Iteration id 7 not found")
+    with pytest.raises(tf.errors.NotFoundError), errors_of_service(None):
+        raise tf.errors.NotFoundError(None, None, "a file")
