@@ -1,7 +1,8 @@
 """The programs when they are ended from outside, and what the same command makes of it afterwards."""
 
 import json
-import os
+import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from tests.training.test_cluster import free_addresses
 
 pytestmark = pytest.mark.slow
 SECONDS = 300
+UPDATES = 500  # 25 epochs of 160 examples
+CHECKPOINT_EVERY = 20
 
 
 class Program:
@@ -25,24 +28,34 @@ class Program:
         command = [
             *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", f"--run_dir={run_dir}"),
             *(f"--init_checkpoint={checkpoint}", "--mode=train", "--max_seq_length=16", "--batch_size=8"),
-            *("--epochs=25", "--steps_per_call=5", "--log_every=5", "--checkpoint_every=20", "--evaluate_every=500"),
-            *("--noprogress", *flags),
+            *("--epochs=25", "--steps_per_call=5", "--log_every=5", f"--checkpoint_every={CHECKPOINT_EVERY}"),
+            *(f"--evaluate_every={UPDATES}", "--noprogress", *flags),
         ]
-        self.run_dir = Path(run_dir)
+        self.run_dir = run_dir
         self._said = run_dir.with_name(f"{run_dir.name}_{time.monotonic_ns()}.log")
+        self._earlier_records = len(self._all_records())
         with open(self._said, "w") as said:
             self.process = subprocess.Popen(
-                command, cwd=Path(__file__).parents[2], stdout=said, stderr=subprocess.STDOUT, env={**os.environ}
+                command, cwd=Path(__file__).parents[2], stdout=said, stderr=subprocess.STDOUT
             )
 
     @property
     def said(self):
         return self._said.read_text()
 
+    def _all_records(self):
+        log = self.run_dir / "log.jsonl"
+        lines = log.read_text().splitlines(keepends=True) if log.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may be half written
+
+    def records(self, event):
+        """The records of a kind in the run's log, but for those from before this process."""
+        return [record for record in self._all_records()[self._earlier_records :] if record["event"] == event]
+
     def wait_for_update(self, update):
-        """Returns once the log has a record of this update."""
-        log, deadline = self.run_dir / "log.jsonl", time.monotonic() + SECONDS
-        while not (log.is_file() and f'"step": {update},' in log.read_text()):
+        """Returns once there is a record of this update or a later one."""
+        deadline = time.monotonic() + SECONDS
+        while not any(record["step"] >= update for record in self.records("train")):
             assert self.process.poll() is None, self.said[-3000:]
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.02)
@@ -55,69 +68,90 @@ class Program:
             self.process.kill()
 
     def weights(self):
+        """What it has trained, once it is done."""
+        assert self.finish() == 0, self.said[-3000:]
         weights = load_file(self.run_dir / "model" / "model.safetensors")
         return np.concatenate([weights[name].ravel() for name in sorted(weights)])
+
+    def files(self):
+        """The names of all that is in the run's folder; TensorBoard's files are named after process and time."""
+        names = [str(path.relative_to(self.run_dir)) for path in self.run_dir.rglob("*")]
+        return sorted(re.sub(r"/events\.out\.tfevents\..*", "/events", name) for name in names)
 
 
 @pytest.fixture(scope="module")
 def start(toy_glue, toy_checkpoint):
-    return lambda run_dir, *flags: Program(toy_glue, toy_checkpoint, run_dir, *flags)
+    programs = []
+
+    def start(run_dir, *flags):
+        programs.append(Program(toy_glue, toy_checkpoint, run_dir, *flags))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.process.kill()
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(start, tmp_path_factory):
-    program = start(tmp_path_factory.mktemp("whole") / "run", "--deterministic")
-    assert program.finish() == 0, program.said[-3000:]
-    return program.weights()
+    """A run that nothing happens to; it may not be at its end yet."""
+    return start(tmp_path_factory.mktemp("whole") / "run", "--deterministic")
 
 
-def test_sigterm_saves_and_the_same_command_goes_on(start, uninterrupted, tmp_path):
-    program = start(tmp_path / "run", "--deterministic")
-    program.wait_for_update(35)
-    program.process.send_signal(signal.SIGTERM)
-    assert program.finish() == 143
-    assert "The same command goes on from there" in program.said
-    checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("step_*"))
-    assert int(checkpoints[-1].removeprefix("step_")) >= 35
-    again = start(tmp_path / "run", "--deterministic")
-    assert again.finish() == 0, again.said[-3000:]
-    assert "restored from the run" in again.said
-    np.testing.assert_array_equal(again.weights(), uninterrupted)
+@pytest.fixture
+def draw():
+    """Draws updates in order at which to interrupt a run; at none of the last ones, which would be over too soon."""
+    seed = secrets.randbits(32)
+    print(f"the updates were drawn with seed {seed}")  # pytest shows this where the test fails
+    return lambda number: sorted(np.random.default_rng(seed).integers(1, UPDATES * 3 // 4, number).tolist())
 
 
-def test_sigkill_loses_no_more_than_the_updates_since_the_checkpoint(start, uninterrupted, tmp_path):
-    for update in (45, 170, 320):
-        program = start(tmp_path / "run", "--deterministic")
-        program.wait_for_update(update)
-        program.process.kill()
-        assert program.finish() == -signal.SIGKILL
+def test_after_sigterm_and_after_sigkill_the_same_command_goes_on(start, uninterrupted, draw, tmp_path):
+    terminated_at, killed_at = draw(2)
+    first = start(tmp_path / "run", "--deterministic")
+    first.wait_for_update(terminated_at)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.finish() == 143
+    (stopped_at,) = map(int, re.findall(f"stopped after update (\\d+) of {UPDATES}", first.said))
+    assert stopped_at >= terminated_at
+    assert "The same command goes on from there" in first.said
+
+    second = start(tmp_path / "run", "--deterministic")
+    second.wait_for_update(killed_at)
+    second.process.kill()
+    assert second.finish() == -signal.SIGKILL
+    assert [record["step"] for record in second.records("resumed")] == [stopped_at]
+    lost_at = second.records("train")[-1]["step"]
+
     last = start(tmp_path / "run", "--deterministic")
-    assert last.finish() == 0, last.said[-3000:]
-    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    resumed = [record["step"] for record in log if record["event"] == "resumed"]
-    assert len(resumed) == 3
-    assert all(step % 20 == 0 and step > 0 for step in resumed)
-    np.testing.assert_array_equal(last.weights(), uninterrupted)
+    np.testing.assert_array_equal(last.weights(), uninterrupted.weights())
+    assert "restored from the run" in last.said
+    (resumed_at,) = (record["step"] for record in last.records("resumed"))
+    saved = {stopped_at, *range(0, lost_at + 1, CHECKPOINT_EVERY)}
+    assert resumed_at in saved
+    assert resumed_at >= max(saved - {lost_at})  # an update's checkpoint is written after its record
+    assert set(last.files()) == set(uninterrupted.files())
 
 
-def test_a_second_run_in_the_folder_is_refused_while_one_lives(start, tmp_path):
-    first = start(tmp_path / "run", "--epochs=5000")
-    first.wait_for_update(5)
-    second = start(tmp_path / "run", "--epochs=5000")
+def test_a_second_run_in_the_folder_is_refused_until_the_first_is_dead(start, uninterrupted, draw, tmp_path):
+    first = start(tmp_path / "run")
+    first.wait_for_update(*draw(1))
+    first.process.send_signal(signal.SIGSTOP)
+    second = start(tmp_path / "run")
     try:
         assert second.finish() == 1
-        assert f"{first.process.pid}" in second.said
+        assert f"in use by process {first.process.pid}" in second.said
     finally:
         first.process.kill()
-        first.finish()
+    assert first.finish() == -signal.SIGKILL
+    third = start(tmp_path / "run")
+    # Not --deterministic: as equal as sums are whose order is free.
+    np.testing.assert_allclose(third.weights(), uninterrupted.weights(), rtol=0, atol=1e-6)
 
 
-def test_other_flags_in_the_same_folder_are_refused_by_name(start, tmp_path):
-    first = start(tmp_path / "run")
-    first.wait_for_update(5)
-    first.process.kill()
-    first.finish()
-    other = start(tmp_path / "run", "--weight_decay=0.5", "--seed=7")
+def test_other_flags_in_the_same_folder_are_refused_by_name(start, uninterrupted):
+    uninterrupted.wait_for_update(5)
+    other = start(uninterrupted.run_dir, "--weight_decay=0.5", "--seed=7")
     assert other.finish() == 1
     assert "weight_decay is 0.5, there it was 0.01" in other.said
     assert "seeds is [7]" in other.said
@@ -134,31 +168,42 @@ class Workers:
     def finish(self):
         return [program.finish() for program in self.programs]
 
+    def weights(self):
+        assert self.finish() == [0, 0], [program.said[-3000:] for program in self.programs]
+        return self.programs[0].weights()
 
-def test_when_a_worker_dies_the_other_names_it_and_the_job_goes_on_when_restarted(start, tmp_path):
-    whole = Workers(start, tmp_path / "whole")
-    assert whole.finish() == [0, 0], [program.said[-3000:] for program in whole.programs]
 
-    broken = Workers(start, tmp_path / "run")
-    chief, other = broken.programs
-    chief.wait_for_update(60)
+def test_workers_go_on_after_sigterm_to_one_and_after_the_death_of_one(start, uninterrupted, draw, tmp_path):
+    terminated_at, killed_at = draw(2)
+    first = Workers(start, tmp_path / "run")
+    first.programs[0].wait_for_update(terminated_at)
+    first.programs[1].process.send_signal(signal.SIGTERM)
+    assert first.finish() == [143, 143], [program.said[-3000:] for program in first.programs]
+    (stopped_at,) = map(int, re.findall(f"stopped after update (\\d+) of {UPDATES}", first.programs[0].said))
+    assert stopped_at >= terminated_at
+
+    second = Workers(start, tmp_path / "run")
+    chief, other = second.programs
+    chief.wait_for_update(killed_at)
     other.process.kill()
     died = time.monotonic()
     assert chief.finish() not in (0, 143)
     assert time.monotonic() - died < 60
     assert "lost worker 1" in chief.said
+    assert [record["step"] for record in chief.records("resumed")] == [stopped_at]
 
-    again = Workers(start, tmp_path / "run")
-    assert again.finish() == [0, 0], [program.said[-3000:] for program in again.programs]
-    np.testing.assert_array_equal(again.programs[0].weights(), whole.programs[0].weights())
-    files = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"results.json", "model", "checkpoints", "log.jsonl"} <= files  # written once, by the chief
-    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 2  # one for each process of the chief's
-
-
-def test_sigterm_to_one_worker_stops_all_and_saves(start, tmp_path):
-    workers = Workers(start, tmp_path / "run")
-    workers.programs[0].wait_for_update(30)
-    workers.programs[1].process.send_signal(signal.SIGTERM)
-    assert workers.finish() == [143, 143]
-    assert list((tmp_path / "run" / "checkpoints").glob("step_*"))
+    last, whole = Workers(start, tmp_path / "run"), Workers(start, tmp_path / "whole")
+    np.testing.assert_array_equal(last.weights(), whole.weights())
+    files, place = whole.programs[0].files(), re.compile(r"/place_\d")
+    assert [name for name in files if place.search(name)] == [
+        f"checkpoints/step_{step:08d}/place_{worker:05d}-of-00002.{kind}"
+        for step in (UPDATES - CHECKPOINT_EVERY, UPDATES)
+        for worker in range(2)
+        for kind in ("data-00000-of-00001", "index")
+    ]
+    uninterrupted.weights()
+    assert [name for name in files if not place.search(name)] == [
+        name for name in uninterrupted.files() if not place.search(name)
+    ]
+    # Of TensorBoard's files there is one for each process of the chief's.
+    assert last.programs[0].files() == sorted([*files, "tensorboard/events", "tensorboard/events"])

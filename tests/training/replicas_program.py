@@ -1,11 +1,13 @@
-"""Trains models on one device, on two logical devices, or as one of two workers; `test_replicas.py` runs it.
+"""Trains models on two logical devices, or as one of two workers; `test_replicas.py` runs it, and trains on one device.
 
-    python -m tests.training.replicas_program one|mirrored OUTPUT
+    python -m tests.training.replicas_program mirrored OUTPUT
     python -m tests.training.replicas_program worker OUTPUT INDEX ADDRESS,ADDRESS
 
 It is a program of its own because logical devices and clusters can only be made before TensorFlow starts.
 """
 
+import functools
+import json
 import sys
 
 import keras
@@ -15,23 +17,23 @@ import tensorflow as tf
 from keras_bert.data.tokenized import tokenize_examples
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
-from keras_bert.training.strategy import Cluster, make_strategy, worker_of
+from keras_bert.training.strategy import Cluster, any_worker, describe_strategy, make_strategy, worker_of
 from tests.toys import toy_classifier, toy_reviews
 from tests.training.two_terms import TwoTerms
 
 # Even and uneven batches, and one with fewer rows than there are replicas.
 BATCH_SIZES = (8, 8, 5, 1, 8, 7, 2, 8)
+ENDS = np.cumsum(BATCH_SIZES)
+# For float16: the loss scale to begin with, and two batches whose last row, which the second of two replicas gets, is
+# too large for it.
+FACTOR = 256.0
+OVERFLOWING = (4, 5)
 _TERMS = ("loss_terms", "last_loss_terms")
-NO_DROPOUT = {
-    "dropout": 0.0,
-    "encoder_arguments": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
-}
 
 
 def batches_of(rows_of, worker, workers):
     """This worker's part of each of the batches."""
-    ends = np.cumsum(BATCH_SIZES)
-    bounds = tf.data.Dataset.from_tensor_slices(np.stack([ends - BATCH_SIZES, ends], axis=1))
+    bounds = tf.data.Dataset.from_tensor_slices(np.stack([ENDS - BATCH_SIZES, ENDS], axis=1))
 
     def part(bound):
         size = bound[1] - bound[0]
@@ -40,18 +42,63 @@ def batches_of(rows_of, worker, workers):
     return bounds.map(part)
 
 
-def train(strategy, make_model, batches, micro_batches, calls=1, **arguments):
-    """The weights after all batches, and the last report."""
+def make_step(strategy, make_model, micro_batches=1, **arguments):
     with strategy.scope():
         model = make_model()
         optimizer = BertAdamW(1e-4, clip_norm=0.1)
     step = TrainStep(model, optimizer, strategy, micro_batches, **arguments)
-    iterator = iter(batches(model))
+    if step.loss_scale is not None:
+        step.loss_scale.factor.assign(FACTOR)
+    return step
+
+
+def train(step, batches, calls=1):
+    """By name, the weights after all batches, and the last report; how many updates of each call were passed over."""
+    iterator = iter(batches(step.model))
     each = len(BATCH_SIZES) // calls
+    skipped = []
     for call in range(calls):
         report = step.run(iterator, call * each, each)
-    report |= {f"{kind} {name}": value for kind in _TERMS for name, value in report.pop(kind).items()}
-    return [weight.numpy() for weight in model.weights], {name: value.numpy() for name, value in report.items()}
+        skipped.append(int(report["skipped"]))
+    found = {f"weight {number}": weight.numpy() for number, weight in enumerate(step.model.weights)}
+    terms = {f"{kind} {name}": value for kind in _TERMS for name, value in report.pop(kind).items()}
+    found |= {f"report {name}": value.numpy() for name, value in (report | terms).items()}
+    found |= {"report skipped": skipped, "report apart": apart(step.strategy, variables_of(step))}
+    if step.loss_scale is not None:
+        found["report factor"] = step.loss_scale.factor.numpy()
+    return found
+
+
+def variables_of(step):
+    return [*step.model.weights, *step.optimizer.variables]
+
+
+def train_twice(step, batches, calls):
+    """What is trained from the same beginning in one call, and in several."""
+    beginning = [variable.numpy() for variable in variables_of(step)]
+    once = train(step, batches)
+    for variable, value in zip(variables_of(step), beginning, strict=True):
+        variable.assign(value)
+    return once, train(step, batches, calls)
+
+
+def apart(strategy, variables):
+    """The largest difference between what the local replicas hold."""
+    return max(
+        np.abs(held.numpy() - replicas[0].numpy()).max()
+        for replicas in (strategy.experimental_local_results(variable.value) for variable in variables)
+        for held in replicas
+    )
+
+
+def classifier(recompute=False):
+    """A classifier of one block without dropout."""
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return toy_classifier(dropout=0.0, encoder_arguments={"num_hidden_layers": 1, "recompute": recompute, **none})
+
+
+def classifier_with_dropout():
+    return toy_classifier(encoder_arguments={"num_hidden_layers": 1})
 
 
 def classifier_batches(worker, workers):
@@ -65,13 +112,19 @@ def classifier_batches(worker, workers):
     return batches
 
 
-def two_terms():
-    return TwoTerms(keras.initializers.RandomNormal(seed=3))
+def two_terms(dtype=None):
+    return TwoTerms(keras.initializers.RandomNormal(seed=3), dtype)
 
 
-def two_terms_batches(worker, workers):
+def two_terms_float16():
+    return two_terms("mixed_float16")
+
+
+def two_terms_batches(worker, workers, overflowing=()):
     generator = np.random.default_rng(0)
-    inputs = tf.constant(generator.normal(size=(sum(BATCH_SIZES), 3)), tf.float32)
+    inputs = generator.normal(size=(sum(BATCH_SIZES), 3))
+    inputs[ENDS[list(overflowing)] - 1] *= 1e4
+    inputs = tf.constant(inputs, tf.float32)
     labels = tf.constant(generator.normal(size=(sum(BATCH_SIZES), 2)), tf.float32)
     return lambda _: batches_of(lambda rows: (tf.gather(inputs, rows), tf.gather(labels, rows)), worker, workers)
 
@@ -106,7 +159,7 @@ def even_batches(model):
 def fitted(strategy):
     """The weights after Keras' own `fit` on the even batches."""
     with strategy.scope():
-        model = toy_classifier(**NO_DROPOUT)
+        model = classifier()
         model.compile(BertAdamW(1e-4, clip_norm=0.1))
     model.fit(even_batches(model), verbose=0)
     return [weight.numpy() for weight in model.weights]
@@ -131,42 +184,73 @@ def masks(strategy, step):
 
 
 def results(strategy):
+    """By the names of model, number of micro-batches and kind, everything that training gives."""
     worker, workers = worker_of(strategy)
+    one_device = strategy.num_replicas_in_sync == 1
     found = {}
-    models = {
-        "classifier": (lambda: toy_classifier(**NO_DROPOUT), classifier_batches(worker, workers)),
-        "two_terms": (two_terms, two_terms_batches(worker, workers)),
-        "uneven_shards": (two_terms, uneven_shards(worker, workers)),
-    }
-    for name, (make_model, batches) in models.items():
-        for micro_batches in (1, 2):
-            weights, report = train(strategy, make_model, batches, micro_batches)
-            found |= {f"{name}/{micro_batches}/weight {number}": value for number, value in enumerate(weights)}
-            found |= {f"{name}/{micro_batches}/report {key}": value for key, value in report.items()}
-    for number, (seed, calls) in enumerate([(1, 1), (1, 2), (2, 1)]):
-        weights, _ = train(strategy, toy_classifier, classifier_batches(worker, workers), 1, calls=calls, seed=seed)
-        found[f"dropout/{number}"] = np.concatenate([weight.ravel() for weight in weights])
-    for name, jit in (("even", False), ("jit", True)):
-        weights, report = train(strategy, lambda: toy_classifier(**NO_DROPOUT), even_batches, 1, jit=jit)
-        found |= {f"{name}/weight {number}": value for number, value in enumerate(weights)}
-        found[f"{name}/loss"] = report["loss_terms loss"]
+
+    def add(name, trained):
+        found.update({f"{name}/{key}": value for key, value in trained.items()})
+
+    make = functools.partial(make_step, strategy)
+    own_classifier_batches = classifier_batches(worker, workers)
+    for name, make_model, batches in (
+        ("classifier", classifier, own_classifier_batches),
+        ("two_terms", two_terms, two_terms_batches(worker, workers)),
+        ("uneven_shards", two_terms, uneven_shards(worker, workers)),
+    ):
+        for parts in (1, 2):
+            add(f"{name}/{parts}", train(make(make_model, parts), batches))
+            if name == "two_terms" and workers == 1:
+                add(f"jit_two_terms/{parts}", train(make(make_model, parts, jit=True), batches))
+    shares = {"float16": (worker, workers)}
+    if one_device:
+        shares |= {"first_half": (0, 2), "second_half": (1, 2)}
+    for name, share in shares.items():
+        batches = two_terms_batches(*share, OVERFLOWING)
+        for parts in (1, 2):
+            add(f"{name}/{parts}", train(make(two_terms_float16, parts), batches, calls=len(BATCH_SIZES)))
+    for number, trained in enumerate(train_twice(make(classifier_with_dropout, seed=1), own_classifier_batches, 2)):
+        add(f"dropout/{number}", trained)
+    add("dropout/2", train(make(classifier_with_dropout, seed=2), own_classifier_batches))
     if workers == 1:  # Keras' fit fails under several
         found |= {f"fit/weight {number}": value for number, value in enumerate(fitted(strategy))}
+    if one_device:
+        add("even", train(make(classifier), even_batches))
+        add("jit_even", train(make(classifier, jit=True), even_batches))
+    elif workers == 1:
+        add("jit_even", train(make(functools.partial(classifier, recompute=True), 2, jit=True), even_batches))
     for number, step in enumerate((0, 0, 1)):
         for replica, mask in enumerate(masks(strategy, step)):
             found[f"masks/{number}/{replica}"] = mask
     return found
 
 
+def split_again():
+    """That the CPU is split can be asked for again, and cannot be changed."""
+    strategy = make_strategy("mirrored", num_logical_devices=2)
+    try:
+        make_strategy("mirrored", num_logical_devices=3)
+        message = "no error"
+    except RuntimeError as error:
+        message = str(error)
+    return {
+        "replicas": strategy.num_replicas_in_sync,
+        "worker": worker_of(strategy),
+        "any_worker": any_worker(strategy, True),
+        "facts": json.dumps(describe_strategy(strategy)),
+        "message": message,
+    }
+
+
 def main(mode, output, index=None, addresses=None):
-    """Trains and writes the weights."""
+    """Trains and writes what came of it."""
     if mode == "worker":
-        strategy = make_strategy("multi_worker", cluster=Cluster(tuple(addresses.split(",")), int(index)))
-    elif mode == "mirrored":
-        strategy = make_strategy("mirrored", num_logical_devices=2)
+        found = results(make_strategy("multi_worker", cluster=Cluster(tuple(addresses.split(",")), int(index))))
     else:
-        strategy = make_strategy("one_device")
-    np.savez(output, **results(strategy))
+        found = results(make_strategy("mirrored", num_logical_devices=2))
+        found |= {f"split/{key}": value for key, value in split_again().items()}
+    np.savez(output, **found)
 
 
 if __name__ == "__main__":

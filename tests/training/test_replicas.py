@@ -1,5 +1,6 @@
 """The same weights on one device, on two logical devices, and on two workers."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_bert.training.strategy import make_strategy
+from tests.training.replicas_program import BATCH_SIZES, FACTOR, OVERFLOWING, results
 from tests.training.test_cluster import free_addresses
 
 pytestmark = pytest.mark.slow
 MODELS = ("classifier", "two_terms", "uneven_shards")
+MODES = ("one", "mirrored", "worker0", "worker1")
 
 
 def start(mode, output, *arguments):
@@ -20,33 +24,38 @@ def start(mode, output, *arguments):
 
 
 def finish(process, output):
-    try:
-        assert process.wait(timeout=600) == 0, Path(f"{output}.log").read_text()[-3000:]
-    finally:
-        process.kill()
+    assert process.wait(timeout=600) == 0, Path(f"{output}.log").read_text()[-3000:]
     return dict(np.load(output))
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """By mode, what the program trained."""
-    folder = tmp_path_factory.mktemp("replicas")
-    results = {}
-    for mode in ("one", "mirrored"):
-        output = folder / f"{mode}.npz"
-        results[mode] = finish(start(mode, output), output)
+    """By mode, what was trained: by the program, and meanwhile on one device here."""
+    outputs = {mode: tmp_path_factory.mktemp("replicas") / f"{mode}.npz" for mode in MODES[1:]}
     addresses = ",".join(free_addresses(2))
-    outputs = [folder / f"worker{index}.npz" for index in range(2)]
-    workers = [start("worker", output, str(index), addresses) for index, output in enumerate(outputs)]
-    results |= {output.stem: finish(worker, output) for worker, output in zip(workers, outputs, strict=True)}
-    return results
+    programs = {"mirrored": start("mirrored", outputs["mirrored"])}
+    programs |= {name: start("worker", outputs[name], name[-1], addresses) for name in ("worker0", "worker1")}
+    try:
+        found = {"one": results(make_strategy("one_device"))}
+        return found | {mode: finish(program, outputs[mode]) for mode, program in programs.items()}
+    finally:
+        for program in programs.values():
+            program.kill()
+
+
+def test_a_cpu_is_split_into_logical_devices(found):
+    split = {key.removeprefix("split/"): value for key, value in found["mirrored"].items() if key.startswith("split/")}
+    assert split["replicas"] == 2
+    assert list(split["worker"]) == [0, 1] and split["any_worker"]
+    assert "too late to split the CPU into 3 logical devices: TensorFlow has started with 2" in str(split["message"])
+    assert json.loads(str(split["facts"])) == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}
 
 
 def weights_of(result, name):
     return np.concatenate([value.ravel() for key, value in result.items() if key.startswith(f"{name}/weight ")])
 
 
-@pytest.mark.parametrize("mode", ["mirrored", "worker0", "worker1"])
+@pytest.mark.parametrize("mode", MODES[1:])
 @pytest.mark.parametrize("micro_batches", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_weights_are_those_of_one_device(found, model, micro_batches, mode):
@@ -64,10 +73,26 @@ def test_micro_batches_change_nothing_and_clipping_was_active(found, model):
     assert found["one"][f"{model}/1/report gradient_norm"] > 0.1  # the program's limit
 
 
-def test_workers_hold_identical_weights(found):
-    for key, value in found["worker0"].items():
-        if "/weight " in key or key.startswith("dropout"):
-            np.testing.assert_array_equal(value, found["worker1"][key])
+def test_workers_and_replicas_hold_identical_weights(found):
+    weights = [key for key in found["worker0"] if "/weight " in key]
+    assert len(weights) > 50
+    for key in weights:
+        np.testing.assert_array_equal(found["worker0"][key], found["worker1"][key])
+    apart = [value for key, value in found["mirrored"].items() if key.endswith("/report apart")]
+    assert len(apart) > 10 and max(apart) == 0.0
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_an_overflow_on_one_replica_makes_all_pass_over_the_update(found, mode, micro_batches):
+    skipped = [int(number in OVERFLOWING) for number in range(len(BATCH_SIZES))]
+    assert list(found["one"]["first_half/1/report skipped"]) == [0] * len(skipped)  # these rows alone
+    assert list(found["one"]["second_half/1/report skipped"]) == skipped
+    name = f"float16/{micro_batches}"
+    assert list(found[mode][f"{name}/report skipped"]) == skipped
+    assert found[mode][f"{name}/report factor"] == FACTOR / 2 ** len(OVERFLOWING)
+    one, other = weights_of(found["one"], "float16/1"), weights_of(found[mode], name)
+    np.testing.assert_allclose(other, one, rtol=0, atol=1e-6)
 
 
 def test_workers_whose_data_differ_in_length_end_together(found):
@@ -78,8 +103,9 @@ def test_workers_whose_data_differ_in_length_end_together(found):
 
 @pytest.mark.parametrize("mode", ["one", "mirrored", "worker0"])
 def test_with_dropout_the_seed_alone_decides(found, mode):
-    np.testing.assert_array_equal(found[mode]["dropout/0"], found[mode]["dropout/1"])  # in one call, and in two
-    assert np.abs(found[mode]["dropout/0"] - found[mode]["dropout/2"]).max() > 1e-4
+    same = weights_of(found[mode], "dropout/0")
+    np.testing.assert_array_equal(same, weights_of(found[mode], "dropout/1"))  # in one call, and in two
+    assert np.abs(same - weights_of(found[mode], "dropout/2")).max() > 1e-4
 
 
 def test_replicas_draw_different_masks_and_the_same_ones_again(found):
@@ -94,10 +120,19 @@ def test_replicas_draw_different_masks_and_the_same_ones_again(found):
 
 @pytest.mark.parametrize("mode", ["one", "mirrored"])
 def test_keras_fit_gives_the_same_weights_for_batches_that_divide_evenly(found, mode):
-    np.testing.assert_allclose(weights_of(found[mode], "fit"), weights_of(found[mode], "even"), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(weights_of(found[mode], "fit"), weights_of(found["one"], "even"), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["one", "mirrored"])
 def test_compiled_by_xla_with_static_shapes_as_on_a_tpu(found, mode):
-    assert found[mode]["jit/loss"] == pytest.approx(found[mode]["even/loss"], rel=1e-5)
-    np.testing.assert_allclose(weights_of(found[mode], "jit"), weights_of(found["one"], "even"), rtol=0, atol=1e-5)
+    """On two replicas with recomputed activations and in micro-batches."""
+    name = "report loss_terms loss"
+    assert found[mode][f"jit_even/{name}"] == pytest.approx(found["one"][f"even/{name}"], rel=1e-5)
+    np.testing.assert_allclose(weights_of(found[mode], "jit_even"), weights_of(found["one"], "even"), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("mode", ["one", "mirrored"])
+def test_compiled_by_xla_with_uneven_batches(found, mode, micro_batches):
+    compiled = weights_of(found[mode], f"jit_two_terms/{micro_batches}")
+    np.testing.assert_allclose(compiled, weights_of(found["one"], "two_terms/1"), rtol=0, atol=1e-6)

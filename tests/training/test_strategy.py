@@ -1,9 +1,11 @@
+import contextlib
 import json
 import math
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import keras
@@ -25,16 +27,6 @@ from keras_bert.training.strategy import (
 from tests.training.test_cluster import free_addresses
 
 CLUSTER = Cluster(("a:1", "b:1"), 0)
-
-
-def start(*arguments):
-    command = [sys.executable, "-m", "tests.training.workers_program", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def start_pair(*arguments):
-    addresses = free_addresses(2)
-    return addresses, [start(",".join(addresses), index, *arguments) for index in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -110,54 +102,87 @@ def test_one_process_is_chief_and_waits_for_nobody():
     }
 
 
-@pytest.mark.slow
-def test_a_cpu_is_split_into_logical_devices():
-    process = start("mirrored")
-    found = json.loads(process.communicate(timeout=120)[0])
-    assert found["replicas"] == [2, 2]
-    assert found["worker"] == [0, 1] and found["any_worker"] is True
-    assert "too late to split the CPU into 3 logical devices: TensorFlow has started with 2" in found["message"]
-    assert found["facts"] == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}
+# By name: which worker is lost, by what signal, and whether the other is busy with something else.
+LOSSES = {
+    "the chief freezes": (0, signal.SIGSTOP, True),
+    "a worker is killed": (1, signal.SIGKILL, False),
+    "the chief is terminated": (0, signal.SIGTERM, False),  # which TensorFlow's own handler would swallow
+}
+
+
+class Pair:
+    """Two workers that meet, and of which one is lost then."""
+
+    def __init__(self, lost, number, busy):
+        self.lost, self.number = lost, number
+        self.addresses = free_addresses(2)
+        self.processes = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.training.workers_program", ",".join(self.addresses), str(index)),
+                    *(str(lost), str(int(number)), *(["busy"] if busy else [])),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for index in range(2)
+        ]
+
+    def meet(self):
+        """Returns once one is lost."""
+        lines = [process.stdout.readline() for process in (*self.processes, self.processes[self.lost])]
+        assert all(lines), self.end()
+        *self.reports, loss = map(json.loads, lines)
+        self.lost_at = loss["lost_at"]
+
+    def wait_for_the_other(self):
+        _, self.errors = self.processes[1 - self.lost].communicate(timeout=120)
+        self.seconds = time.time() - self.lost_at
+
+    def end(self):
+        """Ends both, and gives what they said."""
+        for process in self.processes:
+            process.kill()
+        return [process.communicate() for process in self.processes]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """By name, pairs of workers after a loss; while one waits for a worker that is lost, the next pair starts."""
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor())
+        pairs, endings = {}, []
+        for name, loss in LOSSES.items():
+            pair = pairs[name] = Pair(*loss)
+            stack.callback(pair.end)
+            pair.meet()
+            endings.append(pool.submit(pair.wait_for_the_other))
+        for ending in endings:
+            ending.result()
+        yield pairs
 
 
 @pytest.mark.slow
-def test_two_workers_reduce_and_wait_for_each_other():
-    addresses, processes = start_pair("meet")
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    found = [json.loads(output) for output, _ in outputs]
+@pytest.mark.parametrize("name", LOSSES)
+def test_two_workers_reduce_and_wait_for_each_other(pairs, name):
+    found = pairs[name].reports
     assert [each["is_chief"] for each in found] == [True, False]
     assert all(each["sums"] == [3.0, 3.0, 3.0] for each in found)
     assert all(each["any_worker"] == [True, False] for each in found)
     assert all(each["from_chief"] == [0.1, math.inf] for each in found)
-    assert found[1]["facts"]["workers"] == f"2; this is worker 1 ({addresses[1]})"
+    assert found[1]["facts"]["workers"] == f"2; this is worker 1 ({pairs[name].addresses[1]})"
     # The second worker came first, and could not pass before the chief came.
     assert found[1]["waited"][0] < found[0]["waited"][0] - 0.5 < found[1]["waited"][1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lost", "number", "busy"),
-    [
-        (1, signal.SIGKILL, False),
-        (0, signal.SIGTERM, False),  # which TensorFlow's own handler would swallow
-        (0, signal.SIGSTOP, True),  # frozen, and the other is busy with something else
-    ],
-    ids=["a worker is killed", "the chief is terminated", "the chief freezes"],
-)
-def test_a_worker_that_is_lost_is_named(lost, number, busy):
-    addresses, processes = start_pair("end", lost, int(number), *(["busy"] if busy else []))
-    try:
-        lost_at = json.loads(processes[lost].stdout.readline())["lost_at"]
-        survivor = processes[1 - lost]
-        _, errors = survivor.communicate(timeout=120)
-        assert time.time() - lost_at < 60
-        assert survivor.returncode == 1
-        if number != signal.SIGSTOP:
-            assert processes[lost].wait(timeout=10) == -number
-        assert f"lost worker {lost} ({addresses[lost]})" in errors
-        assert "every worker with the same command" in errors
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_worker_that_is_lost_is_named(pairs, name):
+    pair = pairs[name]
+    assert pair.seconds < 60
+    assert pair.processes[1 - pair.lost].returncode == 1
+    if pair.number != signal.SIGSTOP:
+        assert pair.processes[pair.lost].wait(timeout=10) == -pair.number
+    assert f"lost worker {pair.lost} ({pair.addresses[pair.lost]})" in pair.errors
+    assert "every worker with the same command" in pair.errors

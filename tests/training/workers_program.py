@@ -1,9 +1,8 @@
-"""Makes a strategy and does something with it; `test_strategy.py` runs it.
+"""One of two workers that meet, and of which one is lost then; `test_strategy.py` runs it.
 
-    python -m tests.training.workers_program mirrored
-    python -m tests.training.workers_program ADDRESS,ADDRESS INDEX meet|end LOST_INDEX SIGNAL [busy]
+    python -m tests.training.workers_program ADDRESS,ADDRESS INDEX LOST_INDEX SIGNAL [busy]
 
-It is a program of its own because devices and clusters can only be made before TensorFlow starts, and because it dies.
+It is a program of its own because clusters can only be made before TensorFlow starts, and because it dies.
 """
 
 import json
@@ -24,24 +23,6 @@ from keras_bert.training.strategy import (
     worker_barrier,
     worker_of,
 )
-
-
-def mirrored():
-    """Two logical devices; what was made can be made again, and cannot be changed."""
-    strategy = make_strategy("mirrored", num_logical_devices=2)
-    again = make_strategy("mirrored", num_logical_devices=2)
-    try:
-        make_strategy("mirrored", num_logical_devices=3)
-        message = "no error"
-    except RuntimeError as error:
-        message = str(error)
-    report(
-        replicas=[strategy.num_replicas_in_sync, again.num_replicas_in_sync],
-        worker=worker_of(strategy),
-        any_worker=any_worker(strategy, True),
-        message=message,
-        facts=describe_strategy(strategy),
-    )
 
 
 def report(**values):
@@ -85,18 +66,13 @@ def end(strategy, lost, number, busy):
     barrier()
 
 
-def main(addresses, index=None, what=None, lost=None, number=None, busy=False):
-    """Joins the cluster and does what it is told."""
-    if addresses == "mirrored":
-        mirrored()
-        return
+def main(addresses, index, lost, number, busy=False):
+    """Joins the cluster, meets the other worker, and does what it is told."""
     cluster = Cluster(tuple(addresses.split(",")), int(index))
     strategy = make_strategy("multi_worker", cluster=cluster, start_timeout_seconds=60)
     with watch_workers(cluster_of(strategy)):
-        if what == "meet":
-            meet(strategy)
-        else:
-            end(strategy, int(lost), int(number), busy)
+        meet(strategy)
+        end(strategy, int(lost), int(number), busy)
 
 
 if __name__ == "__main__":
