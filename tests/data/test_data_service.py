@@ -14,6 +14,7 @@ from keras_bert.data import data_service
 from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.data_service import check_service, parse_service_address, service_batches
 from keras_bert.data.tokenized import TokenizedExamples
+from tests.addresses import free_addresses
 
 EXAMPLES = 90
 SERVERS = tf.data.experimental.service
@@ -139,11 +140,10 @@ def test_an_address_is_host_and_port():
 
 
 def test_a_port_where_nobody_listens_is_refused_at_once(examples, plan):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (address,) = free_addresses(1)
     started = time.monotonic()
-    with pytest.raises(ConnectionError, match=f"127.0.0.1:{port} does not answer"):
-        service_batches(examples, plan, f"grpc://127.0.0.1:{port}", "nobody")
+    with pytest.raises(ConnectionError, match=f"{address} does not answer"):
+        service_batches(examples, plan, f"grpc://{address}", "nobody")
     assert time.monotonic() - started < 3
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.tasks.programs import Program
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 
@@ -50,3 +51,17 @@ def toy_glue(tmp_path_factory):
     for file in ("RTE/test", "STS-B/test", "MNLI/test_matched", "MNLI/test_mismatched", "AX/diagnostic"):
         write(f"{file}.tsv", "index\tsentence1\tsentence2", *pair_rows)
     return root
+
+
+@pytest.fixture(scope="module")
+def start(toy_glue, toy_checkpoint):
+    """Starts a `Program`; what is still running at the end of the tests is killed."""
+    programs = []
+
+    def start(run_dir, *flags):
+        programs.append(Program(toy_glue, toy_checkpoint, run_dir, *flags))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.process.kill()

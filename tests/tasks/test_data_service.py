@@ -2,10 +2,8 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,49 +11,10 @@ import tensorflow as tf
 
 from tasks import training_input as module
 from tasks.training_input import check_training_input, errors_of_service
+from tests.addresses import free_addresses
+from tests.tasks.programs import SECONDS, Workers
 
-SECONDS = 300
 ROOT = Path(__file__).parents[2]
-
-
-class Job:
-    """Two workers that train the toy RTE together, and what they said."""
-
-    def __init__(self, run_dir, toy_glue, checkpoint, service, *flags):
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        addresses = ",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-        for each in sockets:
-            each.close()
-        command = [
-            *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", f"--run_dir={run_dir}"),
-            *(f"--init_checkpoint={checkpoint}", "--mode=train", "--max_seq_length=16", "--batch_size=8"),
-            *("--epochs=25", "--steps_per_call=5", "--log_every=5", "--evaluate_every=500", "--noprogress"),
-            *("--strategy=multi_worker", f"--workers={addresses}", f"--data_service={service}", *flags),
-        ]
-        self.run_dir = run_dir
-        self.said = [run_dir.with_name(f"{time.monotonic_ns()}_{index}.log") for index in range(2)]
-        self.workers = []
-        for index, file in enumerate(self.said):
-            with open(file, "w") as said:
-                self.workers.append(
-                    subprocess.Popen(
-                        [*command, f"--worker_index={index}"], cwd=ROOT, stdout=said, stderr=subprocess.STDOUT
-                    )
-                )
-
-    def wait_for_update(self, update):
-        log, deadline = self.run_dir / "log.jsonl", time.monotonic() + SECONDS
-        while not (log.is_file() and f'"step": {update},' in log.read_text()):
-            assert self.workers[0].poll() is None, self.said[0].read_text()[-3000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def finish(self):
-        try:
-            return [worker.wait(timeout=SECONDS) for worker in self.workers]
-        finally:
-            for worker in self.workers:
-                worker.kill()
 
 
 @pytest.fixture(scope="module")
@@ -72,20 +31,21 @@ def service():
 
 
 @pytest.mark.slow
-def test_two_workers_train_and_resume_with_a_new_pass(service, toy_glue, toy_checkpoint, tmp_path):
-    first = Job(tmp_path / "run", toy_glue, toy_checkpoint, service)
-    first.wait_for_update(30)
-    first.workers[1].send_signal(signal.SIGTERM)
-    assert first.finish() == [143, 143], [file.read_text()[-3000:] for file in first.said]
-    assert f"tf.data service at {service}" in first.said[0].read_text()
+def test_two_workers_train_and_resume_with_a_new_pass(service, start, tmp_path):
+    flags = (f"--data_service={service}", "--checkpoint_every=200")
+    first = Workers(start, tmp_path / "run", *flags)
+    first.programs[0].wait_for_update(30)
+    first.programs[1].process.send_signal(signal.SIGTERM)
+    assert first.finish() == [143, 143], [program.said[-3000:] for program in first.programs]
+    assert f"tf.data service at {service}" in first.programs[0].said
     (checkpoint,) = (tmp_path / "run" / "checkpoints").glob("step_*")
     assert not json.loads((checkpoint / "manifest.json").read_text())["places"]
 
-    again = Job(tmp_path / "run", toy_glue, toy_checkpoint, service)
-    assert again.finish() == [0, 0], [file.read_text()[-3000:] for file in again.said]
+    again = Workers(start, tmp_path / "run", *flags)
+    assert again.finish() == [0, 0], [program.said[-3000:] for program in again.programs]
     stopped = int(checkpoint.name.removeprefix("step_"))
     assert f"model and optimizer, of update {stopped} of 500; this input's place cannot be saved: a new pass over" in (
-        " ".join(again.said[0].read_text().split())
+        " ".join(again.programs[0].said.split())
     )
     assert json.loads((tmp_path / "run" / "results.json").read_text())["best"]["steps"] == 500
     records = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
@@ -133,10 +93,9 @@ def test_a_batch_that_does_not_divide_by_the_workers_is_refused(monkeypatch):
 
 
 def test_a_service_that_does_not_answer_is_refused_before_training():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    (address,) = free_addresses(1)
     with pytest.raises(ConnectionError, match="does not answer"):
-        check_training_input(None, f"grpc://127.0.0.1:{port}", 32, None, static_shapes=False)
+        check_training_input(None, f"grpc://{address}", 32, None, static_shapes=False)
 
 
 def test_a_service_that_has_forgotten_the_training_is_named():

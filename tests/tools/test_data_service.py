@@ -2,13 +2,14 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
+
+from tests.addresses import free_addresses
 
 SECONDS = 120
 ROOT = Path(__file__).parents[2]
@@ -70,11 +71,10 @@ def test_a_dispatcher_and_its_workers_apart():
 
 @pytest.mark.slow
 def test_a_dispatcher_that_does_not_answer_is_refused():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    code, out, err = answer_of(f"--dispatcher=grpc://127.0.0.1:{port}")
+    (address,) = free_addresses(1)
+    code, out, err = answer_of(f"--dispatcher=grpc://{address}")
     assert (code, out) == (1, "")
-    assert f"127.0.0.1:{port} does not answer" in err
+    assert f"{address} does not answer" in err
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,9 @@ from keras_bert.training.cluster import (
     wait_for_workers,
     watch_workers,
 )
+from tests.addresses import free_addresses
 
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-
-
-def free_addresses(number):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_bert.training.strategy import make_strategy
+from tests.addresses import free_addresses
 from tests.training.replicas_program import BATCH_SIZES, FACTOR, OVERFLOWING, results
-from tests.training.test_cluster import free_addresses
 
 pytestmark = pytest.mark.slow
 MODELS = ("classifier", "two_terms", "uneven_shards")

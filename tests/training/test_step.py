@@ -23,10 +23,10 @@ ONE_BLOCK = {
 }  # for XLA
 
 
-def batches_for(classifier, batch_size=8):
+def batches_for(classifier, batch_size=8, **arguments):
     examples = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
     tokenized = tokenize_examples(examples, classifier.preprocessor, classifier.encode_labels)
-    return training_batches(tokenized, BatchPlan(tokenized.lengths, batch_size, seed=1))
+    return training_batches(tokenized, BatchPlan(tokenized.lengths, batch_size, seed=1), **arguments)
 
 
 def train(steps, calls=1, micro_batches=1, batch_size=8, **arguments):
@@ -135,18 +135,12 @@ def test_frozen_layers_stay():
     assert sum(changed) == 2  # kernel and bias of the new layer
 
 
-def static_batches_for(classifier):
-    examples = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
-    tokenized = tokenize_examples(examples, classifier.preprocessor, classifier.encode_labels)
-    return training_batches(tokenized, BatchPlan(tokenized.lengths, 8, seed=1), static_rows_multiple=4)
-
-
 @pytest.mark.parametrize(("micro_batches", "jit"), [(1, False), (2, False), (2, True)])
 def test_batches_of_a_static_shape_give_the_same_weights(micro_batches, jit):
     expected, expected_report = train(7, **ONE_BLOCK)  # the fifth batch has 5 examples
     classifier = toy_classifier(**ONE_BLOCK)
     step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=micro_batches)
-    iterator = iter(static_batches_for(classifier))
+    iterator = iter(batches_for(classifier, static_rows_multiple=4))
     if jit:  # all of an update, the optimizer included, as on a TPU
         update = tf.function(step._update_replica, jit_compile=True)
         reports = [update(next(iterator), tf.constant(number, tf.int64), tf.ones([])) for number in range(7)]
@@ -164,7 +158,7 @@ def test_batches_of_a_static_shape_give_the_same_weights(micro_batches, jit):
 def test_xla_compiles_dropout_for_a_replica_that_is_known_only_when_it_runs():
     classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 1})
     step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=2)
-    batch = next(iter(static_batches_for(classifier)))
+    batch = next(iter(batches_for(classifier, static_rows_multiple=4)))
 
     @tf.function(jit_compile=True)
     def loss_on(replica, number):

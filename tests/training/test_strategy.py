@@ -24,7 +24,7 @@ from keras_bert.training.strategy import (
     worker_barrier,
     worker_of,
 )
-from tests.training.test_cluster import free_addresses
+from tests.addresses import free_addresses
 
 CLUSTER = Cluster(("a:1", "b:1"), 0)
 
