@@ -1,15 +1,11 @@
 """Batches that the workers of a tf.data service put together, for one or several processes that train on them."""
 
-import re
-import socket
-
 import tensorflow as tf
 
-_ADDRESS = re.compile(r"grpc://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?):([0-9]{1,5})")
+from keras_bert.grpc_servers import speaks_grpc, split_address
+
+_SCHEME = "grpc://"
 _ANSWER_SECONDS = 5.0
-# A server of gRPC speaks HTTP/2: to this greeting it sends a frame of settings, at once.
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_HTTP2_HEADER_SIZE, _HTTP2_SETTINGS = 9, 4
 # The data travel to the service in the graph of the pipeline, a protocol buffer, which cannot be larger than 2 GiB.
 _MOST_BYTES = (1 << 31) - (1 << 24)
 
@@ -90,12 +86,12 @@ def parse_service_address(service):
     >>> parse_service_address("grpc://data.example:5050")
     ('data.example', 5050)
     """
-    address = _ADDRESS.fullmatch(service)
-    if address is None or not 1 <= int(address[2]) <= 65535:
+    address = split_address(service.removeprefix(_SCHEME)) if service.startswith(_SCHEME) else None
+    if address is None:
         raise ValueError(
             f"the address of a tf.data service is grpc://host:port with a port from 1 to 65535, got {service!r}"
         )
-    return address[1].strip("[]"), int(address[2])
+    return address
 
 
 def check_service(service):
@@ -110,15 +106,13 @@ def check_service(service):
     """
     host, port = parse_service_address(service)
     try:
-        with socket.create_connection((host, port), _ANSWER_SECONDS) as connection:
-            connection.sendall(_HTTP2_GREETING)
-            answer = connection.recv(_HTTP2_HEADER_SIZE)
+        is_server = speaks_grpc(host, port, _ANSWER_SECONDS)
     except OSError as error:
         raise ConnectionError(
             f"the tf.data service {service} does not answer: {error}. Start it (python -m tools.data_service), or give "
             "its dispatcher's address"
         ) from error
-    if len(answer) < 4 or answer[3] != _HTTP2_SETTINGS:
+    if not is_server:
         raise ConnectionError(
             f"what answers at {service} is no tf.data service. Give the address of its dispatcher, as "
             "python -m tools.data_service prints it"

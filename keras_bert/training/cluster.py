@@ -15,17 +15,14 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.python.eager import context
 
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?):([0-9]{1,5})")
+from keras_bert.grpc_servers import speaks_grpc, split_address
+
 _ROLES = ("chief", "worker")
 _REFUSED_ROLES = {
     "ps": "Keras 3 does not support parameter servers, and keras_bert has none; leave them out, and the workers hold "
     "the weights between them",
     "evaluator": "keras_bert has no evaluator of its own: the workers evaluate while they train; leave it out",
 }
-
-# A server of TensorFlow speaks HTTP/2: to this greeting it sends a frame of settings, at once, unless it is frozen.
-_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-_HTTP2_HEADER_SIZE, _HTTP2_SETTINGS = 9, 4
 
 _PORT_WAIT_SECONDS = 10.0  # for a port that a process of the job before this one still holds: those end within 3
 _HELLO_SECONDS = 5.0
@@ -77,8 +74,7 @@ class Cluster:
             raise ValueError(f'workers must be a tuple of "host:port", got {self.workers!r}')
         object.__setattr__(self, "workers", tuple(self.workers))
         for worker in self.workers:
-            address = _ADDRESS.fullmatch(worker)
-            if address is None or not 1 <= int(address[2]) <= 65535:
+            if split_address(worker) is None:
                 raise ValueError(f"a worker is host:port with a port from 1 to 65535, got {worker!r}")
         if len(set(self.workers)) < len(self.workers):
             raise ValueError(f"each worker needs an address of its own, got {', '.join(self.workers)}")
@@ -201,7 +197,7 @@ class _Meeting:
                 thread.join()
 
     def _listen(self):
-        port = _host_and_port(self._cluster.workers[self._cluster.index])[1]
+        port = split_address(self._cluster.workers[self._cluster.index])[1]
         give_up = time.monotonic() + min(_PORT_WAIT_SECONDS, self._timeout_seconds)
         while True:
             try:
@@ -253,7 +249,7 @@ class _Meeting:
     def _ask(self, index):
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(_host_and_port(self._cluster.workers[index]), _HELLO_SECONDS) as connection,
+            socket.create_connection(split_address(self._cluster.workers[index]), _HELLO_SECONDS) as connection,
         ):
             _send_line(connection, self._own)
             hello = _receive_line(connection)
@@ -291,11 +287,6 @@ def _listener(port):
     return socket.create_server(("", port))
 
 
-def _host_and_port(address):
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 def _send_line(connection, value):
     connection.sendall(json.dumps(value).encode() + b"\n")
 
@@ -329,12 +320,9 @@ def unreachable_workers(cluster, timeout_seconds=5.0):
 
 def _answers(address, timeout_seconds):
     try:
-        with socket.create_connection(_host_and_port(address), timeout_seconds) as connection:
-            connection.sendall(_HTTP2_GREETING)
-            header = connection.recv(_HTTP2_HEADER_SIZE)
+        return speaks_grpc(*split_address(address), timeout_seconds)
     except OSError:
         return False
-    return len(header) == _HTTP2_HEADER_SIZE and header[3] == _HTTP2_SETTINGS
 
 
 def describe_lost_workers(cluster, error=None, timeout_seconds=5.0):
