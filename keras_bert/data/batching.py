@@ -5,6 +5,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.random_order import random_key, shuffled
+
 BUCKET_STEP = 8  # tokens
 _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
 
@@ -94,16 +96,11 @@ class BatchPlan:
         order = tf.range(len(self._buckets), dtype=tf.int64)
         cuts = self._cuts  # [batches, 2]
         if self.seed is not None:
-            order = _shuffle(order, self.seed, epoch, _ORDER_OF_EXAMPLES)
-            cuts = _shuffle(cuts, self.seed, epoch, _ORDER_OF_BATCHES)
+            order = shuffled(order, random_key(self.seed, _ORDER_OF_EXAMPLES, epoch))
+            cuts = shuffled(cuts, random_key(self.seed, _ORDER_OF_BATCHES, epoch))
         if self.bucket_step is not None:
             order = tf.gather(order, tf.argsort(tf.gather(self._buckets, order), stable=True))
         return tf.data.Dataset.from_tensor_slices(cuts).map(lambda cut: order[cut[0] : cut[1]])
-
-
-def _shuffle(values, seed, epoch, purpose):
-    seed = tf.random.fold_in(tf.constant([seed, purpose], tf.int64), epoch)
-    return tf.random.experimental.stateless_shuffle(values, seed=seed)
 
 
 def _cut(sorted_buckets, step, batch_size, token_budget):

@@ -28,6 +28,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.data.bad_rows import plural
+from keras_bert.data.random_order import random_key, shuffled
 
 CYCLE_LENGTH = 8  # files
 _ORDER_OF_FILES, _ORDER_OF_RECORDS = 0, 1
@@ -201,7 +202,7 @@ def _epochs(share, read_file, worker_index, seed, cycle_length, shuffle_buffer):
     def records_of_epoch(epoch):
         order = tf.range(len(share))
         if seed is not None:
-            order = tf.random.experimental.stateless_shuffle(order, _key(seed, _ORDER_OF_FILES, epoch))
+            order = shuffled(order, random_key(seed, _ORDER_OF_FILES, epoch))
         files = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, order) for column in columns))
         # Not parallel: restored in symbolic mode, a parallel interleave waits without end (TensorFlow 2.21).
         records = files.interleave(
@@ -209,22 +210,15 @@ def _epochs(share, read_file, worker_index, seed, cycle_length, shuffle_buffer):
         )
         if shuffle_buffer is None:
             return records
-        return _shuffle(records, shuffle_buffer, _key(seed, _ORDER_OF_RECORDS, epoch, worker_index))
+        return _shuffle_groups(records, shuffle_buffer, random_key(seed, _ORDER_OF_RECORDS, epoch, worker_index))
 
     return records_of_epoch
 
 
-def _key(seed, purpose, *numbers):
-    key = tf.constant([seed, purpose], tf.int64)
-    for number in numbers:
-        key = tf.random.fold_in(key, number)
-    return key
-
-
-def _shuffle(records, group_size, key):
+def _shuffle_groups(records, group_size, key):
     def in_another_order(number, group):
         size = tf.shape(tf.nest.flatten(group)[0])[0]
-        order = tf.random.experimental.stateless_shuffle(tf.range(size), tf.random.fold_in(key, number))
+        order = shuffled(tf.range(size), tf.random.fold_in(key, number))
         return tf.nest.map_structure(lambda values: tf.gather(values, order), group)
 
     # A group is shuffled while the one before it is used up.
