@@ -110,18 +110,17 @@ def fine_tune_on_worker(
     model_arguments = {"max_seq_length": max_seq_length, "precision": precision}
     results = {}
     if "train" in modes:
+        start = resolve_checkpoint(init_checkpoint)
+        beginning = {
+            **model_arguments,
+            "freeze": freeze,
+            "dropout": dropout,
+            "reinitialize_blocks": reinitialize_blocks,
+        }
+        make_model = functools.partial(begin_model, task, start, recompute=recompute, **beginning)
+        configuration = {"init_checkpoint": str(start), **beginning}
         results = train_trials(
-            task,
-            run_dir,
-            resolve_checkpoint(init_checkpoint),
-            strategy,
-            learning_rates,
-            seeds,
-            eval_batch_size,
-            reinitialize_blocks,
-            recompute,
-            {**model_arguments, "freeze": freeze, "dropout": dropout},
-            training,
+            task, run_dir, make_model, configuration, strategy, learning_rates, seeds, eval_batch_size, **training
         )
         if writes:
             write_json(run_dir / RESULTS_NAME, results)
@@ -132,38 +131,45 @@ def fine_tune_on_worker(
     return results
 
 
+def begin_model(task, start, reinitialize_blocks, seed, **model_arguments):
+    """A model as training begins with it.
+
+    Args:
+        task, reinitialize_blocks: as for `fine_tune_on_worker`.
+        start: Path of the weights to begin with.
+        seed: int. Of dropout and of the weights that begin anew.
+        **model_arguments: further arguments of `task.make_model`.
+
+    Returns:
+        The task's model.
+
+    Raises:
+        ValueError: if it has not that many blocks.
+    """
+    model = task.make_model(start, seed=seed, **model_arguments)
+    if reinitialize_blocks is not None:
+        reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
+    return model
+
+
 def train_trials(
-    task,
-    run_dir,
-    start,
-    strategy,
-    learning_rates,
-    seeds,
-    eval_batch_size,
-    reinitialize_blocks,
-    recompute,
-    model_arguments,
-    training,
+    task, run_dir, make_model, configuration, strategy, learning_rates, seeds, eval_batch_size, **training
 ):
     """Trains with every rate and seed, after checking that all of it fits.
 
     Args:
-        task, run_dir, strategy, learning_rates, seeds, eval_batch_size, reinitialize_blocks, recompute: as for
-            `fine_tune_on_worker`.
-        start: Path of the weights to begin with.
-        model_arguments: dict, further arguments of `task.make_model` that determine the result.
-        training: dict, further arguments of `train`.
+        task, run_dir, strategy, learning_rates, seeds, eval_batch_size: as for `fine_tune_on_worker`.
+        make_model: function of a seed that gives the model to begin with, as `begin_model`.
+        configuration: dict, what determines that model.
+        **training: further arguments of `train`.
 
     Returns:
         dict, as `summarize` gives.
     """
-    make_model = functools.partial(task.make_model, start, recompute=recompute, **model_arguments)
     configuration = {
         # A first model and all data, so that what does not fit is known before the folder belongs to this run.
-        **check_training(task, make_model(seed=seeds[0]), learning_rates, reinitialize_blocks, strategy, **training),
-        "init_checkpoint": str(start),
-        **model_arguments,
-        "reinitialize_blocks": reinitialize_blocks,
+        **check_training(task, make_model(seed=seeds[0]), learning_rates, strategy, **training),
+        **configuration,
         **{name: value for name, value in training.items() if name not in _MAY_CHANGE},
         # Whether the input is a service's matters to the result, and not where that runs.
         "data_service": None if training.get("data_service") is None else True,
@@ -172,8 +178,6 @@ def train_trials(
     def train_trial(run, learning_rate, seed):
         with strategy.scope():
             model = make_model(seed=seed)
-            if reinitialize_blocks is not None:
-                reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
         return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
 
     def chief_says(value):
@@ -211,23 +215,13 @@ def summarize(task, configuration, trials):
 
 
 def check_training(
-    task,
-    model,
-    learning_rates,
-    reinitialize_blocks,
-    strategy,
-    batch_size,
-    token_budget,
-    static_shapes,
-    data_service=None,
-    **training,
+    task, model, learning_rates, strategy, batch_size, token_budget, static_shapes, data_service=None, **training
 ):
     """Refuses data, rates and sizes that training would stumble over later.
 
     Args:
         task, model: the task and a model of it.
         learning_rates: list of float.
-        reinitialize_blocks: int or None.
         strategy, batch_size, token_budget, static_shapes, data_service, **training: as for `train`.
 
     Returns:
@@ -238,8 +232,6 @@ def check_training(
         ValueError: if something does not fit.
     """
     check_training_input(strategy, data_service, batch_size, token_budget, static_shapes)
-    if reinitialize_blocks is not None:
-        reinitialize_top_blocks(model.encoder, reinitialize_blocks)
     configuration = task.configuration(model)
     for rate in learning_rates:
         make_plan(task.training_examples(model), rate, 0, batch_size=batch_size, token_budget=token_budget, **training)

@@ -91,14 +91,14 @@ def fine_tuning_arguments():
         absl.flags.IllegalFlagValueError: if two flags contradict each other.
         ValueError, RuntimeError, OSError: as `keras_bert.training.strategy.make_strategy`.
     """
+    from keras_bert.training.strategy import needs_static_shapes
+
     values = flags.FLAGS
     if values["learning_rate"].present and values["learning_rates"].present:
         raise flags.IllegalFlagValueError("give --learning_rate or --learning_rates, not both")
     if values.token_budget is not None and not values.bucket_step:
         raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
     rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
-    from keras_bert.training.strategy import needs_static_shapes
-
     strategy = tasks.distribution.strategy_from_flags()
     if values.deterministic:
         import tensorflow as tf
