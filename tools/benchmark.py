@@ -7,6 +7,7 @@ Suites:
     sst2: fine-tuning on SST-2 from its files on, classification of dev, and by the exported SavedModel.
     training: the loop around the step: host time, log, checkpoints; and two logical replicas beside one device.
     tokenizer: ids of lines of text, by `BertTokenizer` and by Hugging Face tokenizers (pip install '.[benchmark]').
+    masking: the masking of full rows for pre-training, by `TokenMasker` and by tensorflow-text.
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
 
 A peer is any program that prints a line such as `fwd 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`; what
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.benchmarks import encoder, optimizer, sst2, tokenizer, training
+from tools.benchmarks import encoder, masking, optimizer, sst2, tokenizer, training
 from tools.benchmarks.figures import comparison_table, format_figures
 from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
@@ -37,9 +38,13 @@ SUITES = {
     ),
     "training": (training.PROGRAMS, ("batch_size", "sequence_length", "precision", "updates")),
     "tokenizer": (tokenizer.PROGRAMS, ("vocabulary", "text", "lines", "batch_size", "repeats")),
+    "masking": (
+        masking.PROGRAMS,
+        ("vocabulary", "text", "lines", "batch_size", "sequence_length", "max_predictions", "repeats"),
+    ),
     "optimizer": (optimizer.PROGRAMS, ("repeats",)),
 }
-BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512}
+BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512, "masking": 256}
 
 
 def define_flags():
@@ -55,9 +60,9 @@ def define_flags():
     flags.DEFINE_integer("batch_size", None, f"Rows in a batch; default: {defaults}.", lower_bound=1)
     precisions = ["float32", "mixed_bfloat16"]
     flags.DEFINE_enum(
-        "precision", "float32", precisions, "Not for tokenizer, optimizer. bfloat16 needs a processor that has it."
+        "precision", "float32", precisions, "encoder, training, sst2. bfloat16 needs a processor that has it."
     )
-    flags.DEFINE_integer("sequence_length", 128, "encoder, training: tokens in a row.", lower_bound=1)
+    flags.DEFINE_integer("sequence_length", 128, "encoder, training, masking: tokens in a row.", lower_bound=1)
     flags.DEFINE_integer("updates", 200, "training: updates whose median counts.", lower_bound=1)
     for name, value in encoder.MINILM.items():
         flags.DEFINE_integer(name, value, f"encoder: {name}; the default is MiniLM's.", lower_bound=1)
@@ -66,9 +71,10 @@ def define_flags():
     flags.DEFINE_integer("examples", 4000, "sst2: examples to train on; 0 is all.", lower_bound=0)
     flags.DEFINE_integer("epochs", 1, "sst2: passes over them.", lower_bound=1)
     flags.DEFINE_integer("seed", 1, "sst2: of the choice and order of the examples, the new layer, and dropout.", 0)
-    flags.DEFINE_string("vocabulary", None, "tokenizer: a lower-case vocab.txt.")
-    flags.DEFINE_multi_string("text", [], "tokenizer: files of text; patterns are expanded.")
-    flags.DEFINE_integer("lines", 51_200, "tokenizer: most lines of text.", lower_bound=1)
+    flags.DEFINE_string("vocabulary", None, "tokenizer, masking: a lower-case vocab.txt.")
+    flags.DEFINE_multi_string("text", [], "tokenizer, masking: files of text; patterns are expanded.")
+    flags.DEFINE_integer("lines", 51_200, "tokenizer, masking: most lines of text.", lower_bound=1)
+    flags.DEFINE_integer("max_predictions", 20, "masking: most masked tokens in a row.", lower_bound=1)
 
 
 def suite_arguments(values):
@@ -100,9 +106,10 @@ def suite_arguments(values):
                 f"the suite sst2 needs --data_dir, a folder with train.tsv and dev.tsv; got {values.data_dir}, "
                 f"where there is no {' and no '.join(missing)}"
             )
-    if suite == "tokenizer" and not (values.vocabulary and tokenizer.find_texts(values.text)):
-        raise app.UsageError("the suite tokenizer needs --vocabulary and --text, which must match a file")
-    if suite == "tokenizer" and not Path(values.vocabulary).is_file():
+    reads_text = suite in ("tokenizer", "masking")
+    if reads_text and not (values.vocabulary and tokenizer.find_texts(values.text)):
+        raise app.UsageError(f"the suite {suite} needs --vocabulary and --text, which must match a file")
+    if reads_text and not Path(values.vocabulary).is_file():
         raise app.UsageError(f"--vocabulary: there is no file {values.vocabulary}")
     return arguments
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 from tools import benchmark
-from tools.benchmarks import encoder, optimizer, sst2, tokenizer
+from tools.benchmarks import encoder, masking, optimizer, sst2, tokenizer
 from tools.benchmarks.figures import comparison_table, format_figures, parse_figures, times_faster
 from tools.benchmarks.processes import ProgramError, parse_peer, run_program, run_turns
 from tools.benchmarks.timing import median_seconds
@@ -202,10 +202,11 @@ def test_operations_are_counted():
 
 
 def test_refusals():
-    assert "<encoder|sst2|training|tokenizer|optimizer>" in run_benchmark("--suite=speed").stderr
+    assert "<encoder|sst2|training|tokenizer|masking|optimizer>" in run_benchmark("--suite=speed").stderr
     assert "no use for --data_dir; its flags are --repeats" in run_benchmark("--suite=optimizer", "--data_dir=x").stderr
     assert "no train.tsv and no dev.tsv" in run_benchmark("--suite=sst2", f"--data_dir={ROOT}").stderr
     assert "needs --vocabulary and --text" in run_benchmark("--suite=tokenizer").stderr
+    assert "needs --vocabulary and --text" in run_benchmark("--suite=masking").stderr
     assert "no file nothing" in run_benchmark("--suite=tokenizer", f"--text={ROOT}/*", "--vocabulary=nothing").stderr
     assert "the programs of the suite encoder are ['keras_bert']" in run_benchmark("--suite=encoder", "--once=x").stderr
     assert "is not NAME=COMMAND" in run_benchmark("--suite=encoder", "--peer=python").stderr
@@ -294,6 +295,25 @@ def test_sst2(tmp_path, precision):
     assert remark == "1 x 400 examples"
     with pytest.raises(ValueError, match="more than --examples=320"):
         sst2.measure_ours(str(tmp_path), examples=320, **arguments)
+
+
+@pytest.mark.slow
+def test_maskers(tmp_path):
+    vocabulary, text = tmp_path / "vocab.txt", tmp_path / "text.txt"
+    vocabulary.write_text("\n".join(VOCABULARY), encoding="utf-8")
+    text.write_text("the film was good , and the plot was lovely .\n" * 20, encoding="utf-8")
+    arguments = {"vocabulary": str(vocabulary), "text": [str(text)], "lines": 20, "sequence_length": 16}
+    rows = masking.read_rows(**arguments)
+    assert rows.shape == (220 // 13, 16)
+    first = " ".join(VOCABULARY[i] for i in rows[0])
+    assert first == "[CLS] the film was good , and [SEP] the plot was lovely . the film [SEP]"
+    for measure in masking.PROGRAMS.values():
+        figures, detail = measure(**arguments, batch_size=4, max_predictions=3, repeats=1)
+        assert ("pieces", "ex/s") in figures
+        assert detail == "16 rows of 16 ids"
+    for wrong in ({"sequence_length": 4}, {"lines": 1}):
+        with pytest.raises(ValueError, match="row"):
+            masking.read_rows(**{**arguments, **wrong})
 
 
 @pytest.mark.slow
