@@ -6,12 +6,13 @@ from keras_bert.data.bad_rows import BadRows, quotation
 from keras_bert.data.text_lines import decode_line, numbered_lines
 
 
-def read_objects(path, bad_rows=None):
+def read_objects(path, bad_rows=None, place=None):
     """The objects of a JSON Lines file, one after the other; empty lines hold none.
 
     Args:
         path: str or Path. A UTF-8 file with a JSON object on every line; decompressed if its name ends in `.gz`.
         bad_rows: a `BadRows`, told of lines that hold something else. None takes the first one for an error.
+        place: a `FilePlace`, brought up to date with every line, or None.
 
     Returns:
         Iterator of `(int, dict)`, the number of the line, from 1, and the object.
@@ -30,12 +31,12 @@ def read_objects(path, bad_rows=None):
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
     any_row = False
-    for number, line in numbered_lines(path):
+    for number, line in numbered_lines(path, place):
         if not line.strip():
             continue
         any_row = True
         try:
-            value = _parse(decode_line(line))
+            value = _parse(decode_line(line, offset=place and place.line_offset))
         except ValueError as error:
             bad_rows.report(path, number, str(error))
         else:
@@ -44,11 +45,11 @@ def read_objects(path, bad_rows=None):
         raise ValueError(f"{path} has no rows")
 
 
-def read_values(path, columns, bad_rows=None):
+def read_values(path, columns, bad_rows=None, place=None):
     """The values of some keys of a JSON Lines file's objects: what `read_columns` is for TSV and CSV.
 
     Args:
-        path, bad_rows: as for `read_objects`; an object without one of the keys is a bad row.
+        path, bad_rows, place: as for `read_objects`; an object without one of the keys is a bad row.
         columns: list of str. The keys.
 
     Returns:
@@ -65,7 +66,7 @@ def read_values(path, columns, bad_rows=None):
     [(1, [1, 'a'])]
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    for line, row in read_objects(path, bad_rows):
+    for line, row in read_objects(path, bad_rows, place):
         missing = [column for column in columns if column not in row]
         if missing:
             bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")

@@ -38,7 +38,29 @@ def check_is_file(path):
     return path
 
 
-def numbered_lines(path):
+class FilePlace:
+    """How far a file has been read, as `numbered_lines` writes it down with every line.
+
+    Attributes:
+        line_offset: int. The byte of the text at which the line begins, from 0; of a compressed file, after
+            decompression.
+        bytes_read: int. How many bytes of the file have been read; of a compressed file, before decompression.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
+    >>> _ = path.write_bytes(b"one\\ntwo")
+    >>> place = FilePlace()
+    >>> [place.line_offset for _ in numbered_lines(path, place)], place.bytes_read
+    ([0, 4], 7)
+    """
+
+    def __init__(self):
+        self.line_offset = 0
+        self.bytes_read = 0
+
+
+def numbered_lines(path, place=None):
     """The lines of a file as bytes, each with its number and its line end.
 
     Lines end at the line feed only: whatever else Unicode takes for a line end belongs to the text. A byte order mark
@@ -46,6 +68,7 @@ def numbered_lines(path):
 
     Args:
         path: str or Path. One whose name ends in `.gz` is decompressed.
+        place: a `FilePlace`, brought up to date before each line is given, or None.
 
     Returns:
         Iterator of `(int, bytes)`; numbers begin at 1.
@@ -62,14 +85,17 @@ def numbered_lines(path):
     [(1, b'one\\r\\n'), (2, b'two')]
     """
     path = check_is_file(path)
-    open_file = gzip.open if path.suffix == ".gz" else open
-    with open_file(path, "rb") as file:
-        number = 0
+    with open(path, "rb") as stored, gzip.open(stored) if path.suffix == ".gz" else stored as file:
+        number = offset = 0
         try:
             while line := file.readline(_LONGEST_LINE + 1):
                 number += 1
+                offset += len(line)
                 if number == 1:
                     line = _without_byte_order_mark(path, line)
+                if place is not None:
+                    place.line_offset = offset - len(line)
+                    place.bytes_read = offset if file is stored else stored.tell()
                 if len(line) > _LONGEST_LINE:
                     raise ValueError(f"{path}, line {number}: is longer than {_LONGEST_LINE} bytes; is it a text file?")
                 yield number, line
@@ -83,17 +109,19 @@ def _without_byte_order_mark(path, line):
     return line.removeprefix(_BYTE_ORDER_MARK)
 
 
-def decode_line(line):
+def decode_line(line, encoding="utf-8", offset=None):
     """The text of a line, without its line end.
 
     Args:
         line: bytes.
+        encoding: str. One in which a line feed is the byte 0x0a and no part of another character.
+        offset: int or None. The byte at which the line begins in its file, from 0, for the message.
 
     Returns:
         str.
 
     Raises:
-        ValueError: if it is not UTF-8 or holds a NUL character.
+        ValueError: if it is not in that encoding or holds a NUL character.
 
     Example:
 
@@ -102,11 +130,12 @@ def decode_line(line):
     """
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
-        text = line.decode("utf-8")
+        text = line.decode(encoding)
     except UnicodeDecodeError as error:
         byte = line[error.start]
+        place = "" if offset is None else f" and {offset + error.start + 1} of the file"
         raise ValueError(
-            f"is not UTF-8: byte {error.start + 1} of the line, 0x{byte:02x}, begins no character"
+            f"is not {encoding.upper()}: byte {error.start + 1} of the line{place}, 0x{byte:02x}, begins no character"
         ) from None
     if "\0" in text:
         raise ValueError(f"holds a NUL character at position {text.index(chr(0)) + 1}; is the file UTF-16, or damaged?")

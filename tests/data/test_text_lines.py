@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from keras_bert.data import text_lines
-from keras_bert.data.text_lines import decode_line, numbered_lines
+from keras_bert.data.text_lines import FilePlace, decode_line, numbered_lines
 
 
 def decoded(path):
@@ -73,3 +73,23 @@ def test_missing_files_are_named(tmp_path):
         decoded(tmp_path / "nothing.txt")
     with pytest.raises(FileNotFoundError, match="is a folder"):
         decoded(tmp_path)
+
+
+def test_the_place_in_a_file(tmp_path):
+    text = "\ufeffa\r\nü\n\nb".encode()
+    path = tmp_path / "lines.txt"
+    path.write_bytes(text)
+    place = FilePlace()
+    places = [(place.line_offset, place.bytes_read) for _ in numbered_lines(path, place)]
+    assert places == [(3, 6), (6, 9), (9, 10), (10, 11)]
+    packed = tmp_path / "lines.txt.gz"
+    packed.write_bytes(gzip.compress(text))
+    place = FilePlace()
+    assert [place.line_offset for _ in numbered_lines(packed, place)] == [3, 6, 9, 10]
+    assert place.bytes_read == packed.stat().st_size
+
+
+def test_other_encodings():
+    assert decode_line("中文\r\n".encode("gb18030"), "gb18030") == "中文"
+    with pytest.raises(ValueError, match="is not GB18030: byte 3 of the line and 13 of the file, 0xff"):
+        decode_line("中".encode("gb18030") + b"\xff\n", "gb18030", offset=10)
