@@ -1,0 +1,1 @@
+"""Text to data for pre-training: documents, sentence pairs, masks, shards."""
