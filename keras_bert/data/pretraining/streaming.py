@@ -1,0 +1,245 @@
+"""A corpus of any size to files of instances, shard by shard, in one or several processes.
+
+A process holds one shard at a time: its text, its tokens, the choices for one copy, and some thousand instances. That
+bounds its memory, whatever the corpus: beside the gigabyte that TensorFlow takes for itself, a process needs less than
+32 MB and 16 times `shard_bytes` (sentences of a few bytes take more). A shard's file does not depend on which process
+made it, or on the others: the same shards come out of any number of processes, and an interrupted run makes those that
+are missing.
+"""
+
+import os
+import threading
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+
+import tensorflow as tf
+
+from keras_bert.data.pretraining.instance_maker import InstanceMaker
+from keras_bert.data.pretraining.records import FEATURE_NAMES, serialize
+from keras_bert.data.pretraining.settings import InstanceSettings
+from keras_bert.data.pretraining.shard_files import (
+    COMPRESSIONS,
+    describe_vocabulary,
+    instance_files,
+    read_sidecar,
+    record_file,
+    remove_unfinished,
+    shard_path,
+    write_sidecar,
+)
+from keras_bert.text.tokenizer import BertTokenizer
+
+COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
+_INSTANCES_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """What a process needs to know to make any shard of an output; it can be pickled.
+
+    Args:
+        folder: str. Where the files go.
+        shards: int. How many there are.
+        tokenizer: dict, `BertTokenizer.get_config()`.
+        settings: `InstanceSettings`.
+        copies: int. How often each document is used, each time with other cuts and masks.
+        form: str, the names of the features: "bert" or "models".
+        compression: str, "none" or "gzip".
+
+    Raises:
+        ValueError: if a number is out of range, or a name unknown.
+    """
+
+    folder: str
+    shards: int
+    tokenizer: dict
+    settings: InstanceSettings
+    copies: int = COPIES
+    form: str = "bert"
+    compression: str = "none"
+
+    def __post_init__(self):
+        if self.copies < 1:
+            raise ValueError(f"copies must be at least 1, got {self.copies}")
+        if self.form not in FEATURE_NAMES:
+            raise ValueError(f"form must be one of {', '.join(FEATURE_NAMES)}, got {self.form!r}")
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}")
+
+    def configuration(self):
+        """dict fit for JSON: what all shards of the output have in common."""
+        return {
+            "mode": "streaming",
+            "shards": self.shards,
+            **describe_vocabulary(BertTokenizer.from_config(self.tokenizer)),
+            **self.settings.to_dict(),
+            "copies": self.copies,
+            "form": self.form,
+            "compression": self.compression,
+        }
+
+
+class ShardMaker:
+    """Makes the files of a job; a process makes one of these, and then many shards.
+
+    Args:
+        job: `ShardJob`.
+
+    Raises:
+        ValueError: if the vocabulary has no [MASK].
+    """
+
+    def __init__(self, job):
+        self._job = job
+        self._maker = InstanceMaker(BertTokenizer.from_config(job.tokenizer), job.settings)
+        self._configuration = job.configuration()
+
+    def __call__(self, shard):
+        """Writes a shard's instances, and beside them what made them.
+
+        Args:
+            shard: `Shard`.
+
+        Returns:
+            dict: `instances`, `documents`, `one_sentence_documents` and `tokens`, how many there are.
+
+        Raises:
+            ValueError: if a file of the corpus is not UTF-8.
+        """
+        job, maker = self._job, self._maker
+        path = shard_path(job.folder, shard.number, job.shards)
+        documents = maker.read(shard)
+        token_ids = tf.constant(documents.token_ids)
+        instances = 0
+        with record_file(path, job.compression) as write:
+            for copy in range(job.copies):
+                rows = maker.choose(documents, shard.number, copy)
+                for start in range(0, len(rows), _INSTANCES_AT_ONCE):
+                    made = maker.make(token_ids, rows[start : start + _INSTANCES_AT_ONCE])
+                    for record in serialize(made, job.form):
+                        write(record)
+                instances += len(rows)
+        counts = {"instances": instances, **documents.counts()}
+        write_sidecar(path, {**self._configuration, **counts, "text": shard.pieces})
+        return counts
+
+
+def missing_shards(job, plan):
+    """The shards of a plan that are not finished, after what an interrupted run left is removed.
+
+    A shard is finished if its file and the one beside it are there.
+
+    Args:
+        job: `ShardJob`.
+        plan: list of `Shard`.
+
+    Returns:
+        A pair: list of `Shard`, and list of dict, what the sidecars of the finished ones say.
+
+    Raises:
+        FileExistsError: if the folder has shards of another configuration or corpus; the message names what differs.
+
+    Example:
+
+    >>> settings = InstanceSettings(sequence_length=16, max_predictions=2)
+    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"], lower_case=True)
+    >>> missing_shards(ShardJob(tempfile.mkdtemp(), 0, tokenizer.get_config(), settings), [])
+    ([], [])
+    """
+    configuration = job.configuration()
+    expected = {shard_path(job.folder, shard.number, job.shards): shard for shard in plan}
+    present = set(instance_files(job.folder))
+    for path in sorted(present):
+        if path not in expected:
+            raise FileExistsError(
+                f"{path} belongs to another run: this one has {job.shards} shards. Give an empty folder, or the same "
+                "corpus and size of shards as before"
+            )
+    missing, finished = [], []
+    for path, shard in expected.items():
+        facts = read_sidecar(path)
+        if facts is not None:
+            _check_same(path, facts, {**configuration, "text": [list(piece) for piece in shard.pieces]})
+        if facts is None or path not in present:
+            missing.append(shard)
+        else:
+            finished.append(facts)
+    remove_unfinished(job.folder)
+    return missing, finished
+
+
+def _check_same(path, facts, expected):
+    different = [
+        f"{name} is {facts.get(name)!r} there and {value!r} here"
+        for name, value in expected.items()
+        if facts.get(name) != value
+    ]
+    if different:
+        raise FileExistsError(
+            f"{path} was made otherwise: {'; '.join(different)}. Give the arguments of then, or another folder"
+        )
+
+
+def make_shards(job, shards, num_workers=1):
+    """Makes shards, in one or several processes.
+
+    Args:
+        job: `ShardJob`.
+        shards: list of `Shard`.
+        num_workers: int. Processes; with 1 it is this one.
+
+    Yields:
+        (`Shard`, dict): each shard that is finished, in the order in which they are, and its counts.
+
+    Raises:
+        RuntimeError: if a process died.
+        ValueError: as `ShardMaker`.
+    """
+    if num_workers < 1:
+        raise ValueError(f"num_workers must be at least 1, got {num_workers}")
+    tf.io.gfile.makedirs(job.folder)
+    make = ShardMaker(job)  # with several processes, too: an error here says more than one of theirs
+    if num_workers == 1:
+        for shard in shards:
+            yield shard, make(shard)
+        return
+    pool = ProcessPoolExecutor(num_workers, get_context("spawn"), _start_process, (job,))
+    try:
+        tasks = {pool.submit(_make_in_process, shard): shard for shard in shards}
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for task in done:
+                yield tasks[task], task.result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "a process that makes shards was killed, perhaps for want of memory. Start again, with fewer processes "
+            "or smaller shards: those that are finished are kept"
+        ) from error
+    finally:
+        # After an error, too: nobody is to write into the folder any more when this ends.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_make = None  # of this process; a shard's work does not pickle it anew
+
+
+def _start_process(job):
+    global _make
+    # As many processes as cores: more threads in each would only get into each other's way.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _make = ShardMaker(job)
+
+
+def _end_with_parent():
+    # One that was killed cannot end its processes: they would go on writing, and then wait for ever.
+    parent_process().join()
+    os._exit(1)
+
+
+def _make_in_process(shard):
+    return _make(shard)

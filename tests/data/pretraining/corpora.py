@@ -1,0 +1,64 @@
+"""Small corpora, and what is in files of instances."""
+
+import json
+import random
+
+import tensorflow as tf
+
+from keras_bert.text.tokenizer import BertTokenizer
+
+WORDS = ["river", "stone", "light", "walked", "bright", "early", "often", "night", "garden", "slow", "##ly", "##s"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def tokenizer():
+    """A tokenizer of `VOCABULARY`."""
+    return BertTokenizer(VOCABULARY, lower_case=True)
+
+
+def random_text(seed, documents=20, sentences=8, words=9):
+    """Prepared text with one sentence a line."""
+    generator = random.Random(seed)
+    parts = []
+    for _ in range(documents):
+        for _ in range(generator.randint(1, sentences)):
+            chosen = (generator.choice(WORDS[:-2]) + generator.choice(["", "ly", "s"]) for _ in range(words))
+            parts.append(" ".join(chosen) + "\n")
+        parts.append("\n")
+    return "".join(parts)
+
+
+def write_corpus(folder, files=2, **sizes):
+    """Files of random text in a folder, which is made; their paths."""
+    folder.mkdir()
+    paths = [folder / f"{number}.txt" for number in range(files)]
+    for number, path in enumerate(paths):
+        path.write_text(random_text(number, **sizes))
+    return [str(path) for path in paths]
+
+
+def write_vocabulary(path, vocabulary=VOCABULARY):
+    """`vocab.txt`; its path."""
+    path.write_text("\n".join(vocabulary) + "\n")
+    return str(path)
+
+
+def records(path, compression=None):
+    """The records of a file, as bytes."""
+    return [record.numpy() for record in tf.data.TFRecordDataset(str(path), compression)]
+
+
+def features(record):
+    """A record's features by name, as lists."""
+    found = tf.train.Example.FromString(record).features.feature
+    return {name: list(value.int64_list.value or value.float_list.value) for name, value in found.items()}
+
+
+def contents(folder):
+    """The bytes of all files of a folder by name, hidden ones too."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def sidecars(folder):
+    """What stands beside the files of instances, in their order."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("pretraining-*.json"))]
