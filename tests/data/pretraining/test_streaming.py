@@ -351,7 +351,7 @@ def make(corpus):
 
 make("small.txt")  # so that TensorFlow has what it needs for itself
 status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-limit = int(status["VmPeak"].split()[0]) * 1024 + more
+limit = int(status["VmSize"].split()[0]) * 1024 + more
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 print("instances", make("novels.txt"))
 """
