@@ -12,18 +12,15 @@ no more than 2,000 points. Memory does not grow with the log.
 """
 
 import math
-import os
 import sys
-import uuid
-from pathlib import Path
 
 import numpy as np
 from absl import app, flags
 
+from tools.figures import check_output, write_figure
 from tools.run_logs import LOSS_TERM, choose_scores, distinct_names, read_runs
 
 _LEGEND_WIDTH = 210  # characters
-_RESOLUTION = 120  # pixels an inch
 _TERM_STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)), (0, (8, 4)))  # of the terms of a loss
 _WIDE = 100  # times the median: values beyond it are drawn on a logarithmic scale
 _STAR = {"marker": "*", "markeredgecolor": "black", "markeredgewidth": 0.6}
@@ -88,7 +85,7 @@ def draw_runs(path, runs, scores, smoothing):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     _draw_legend(figure, looks, labels, columns, smoothing)
-    _write(figure, Path(path))
+    write_figure(figure, path)
 
 
 def _colours(number):
@@ -238,38 +235,6 @@ def _drawable(text):
 def _without_mathematics(legend):
     for text in legend.get_texts():
         text.set_parse_math(False)  # a name may hold dollar signs
-
-
-def _write(figure, path):
-    """Writes the whole file or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished-{uuid.uuid4().hex}")
-    try:
-        figure.savefig(unfinished, format="png", dpi=_RESOLUTION)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def check_output(path, overwrite):
-    """Raises if the figure must not be written.
-
-    Args:
-        path: str.
-        overwrite: bool. Whether a file that exists may be replaced.
-
-    Raises:
-        ValueError: if the name does not end in `.png`, is that of a folder, or would be in a file.
-        FileExistsError: if the file exists.
-    """
-    if not path.endswith(".png"):
-        raise ValueError(f"--output={path} must end in .png: the figure is written as PNG")
-    if os.path.isdir(path):
-        raise ValueError(f"--output={path} is a folder; give the path of a file")
-    if os.path.isfile(os.path.dirname(path)):
-        raise ValueError(f"--output={path} cannot be written: {os.path.dirname(path)} is a file, not a folder")
-    if os.path.lexists(path) and not overwrite:
-        raise FileExistsError(f"--output={path} exists; give another name, or --overwrite to replace it")
 
 
 def define_flags(values=flags.FLAGS):

@@ -17,7 +17,20 @@ def run(*arguments):
     )
 
 
-@pytest.mark.parametrize("tool", ["quickstart", "ask", "benchmark", "data_service", "plot_run"])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "quickstart",
+        "ask",
+        "benchmark",
+        "build_vocab",
+        "create_pretraining_data",
+        "data_service",
+        "inspect_pretraining_data",
+        "plot_run",
+        "prepare_corpus",
+    ],
+)
 def test_help_names_the_flags(tool):
     answer = run(f"tools.{tool}", "--help")
     assert "--" in answer.stdout

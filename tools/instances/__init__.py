@@ -1,0 +1,1 @@
+"""What `tools.inspect_pretraining_data` shows, part by part."""
