@@ -224,7 +224,10 @@ def test_a_killed_program_leaves_no_half_shard_and_no_process(tmp_path, corpus):
     processes = children(program.pid)
     program.send_signal(signal.SIGKILL)
     program.communicate(timeout=60)  # waits for all processes that have its standard error
-    assert not [process for process in processes if is_running(process)]
+    give_up = time.monotonic() + 20
+    while any(map(is_running, processes)):  # one may have closed its files, and not ended yet
+        assert time.monotonic() < give_up, f"of {processes} some still run"
+        time.sleep(0.1)
     finished = len(sidecars(out))
     assert 1 <= finished < len(sidecars(tmp_path / "whole"))
     for path in out.glob("*.tfrecord"):
