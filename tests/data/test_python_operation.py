@@ -1,0 +1,143 @@
+"""Python functions in pipelines give results and errors, and let the program end while they run."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.python_operation import python_operation
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import signal, sys, threading, time
+import tensorflow as tf
+from keras_bert.data.python_operation import python_operation
+
+is_inside = threading.Event()
+
+def slow(number):
+    if number:
+        is_inside.set()
+        time.sleep(3)
+    return number
+
+def in_pipeline(number):
+    return python_operation(slow, [number], (tf.int64,))
+
+iterator = iter(tf.data.Dataset.range(100).map(in_pipeline, num_parallel_calls=1).prefetch(1))
+next(iterator)
+is_inside.wait()
+print("inside", flush=True)
+"""
+
+
+def in_pipeline(function, number=10, threads=None, dtype=tf.int64):
+    numbers = tf.data.Dataset.range(number)
+    return numbers.map(lambda n: python_operation(function, [n], (dtype,)), num_parallel_calls=threads)
+
+
+def values(dataset):
+    return [value.item() for (value,) in dataset.as_numpy_iterator()]
+
+
+def test_arrays_go_in_and_come_out():
+    def sums(rows, names):
+        return rows.max(axis=1), np.array([name.upper() for name in names], object)
+
+    @tf.function
+    def call(rows, names):
+        return python_operation(sums, [rows, names], (tf.int32, tf.string))
+
+    result, names = call(tf.constant([[1, 2], [3, 4]]), tf.constant(["a", "b"]))
+    assert result.numpy().tolist() == [2, 4]
+    assert names.numpy().tolist() == [b"A", b"B"]
+
+
+def test_a_pipeline_with_it_can_be_saved(tmp_path):
+    dataset = in_pipeline(lambda number: number * 2)
+    options = tf.data.Options()
+    options.experimental_symbolic_checkpoint = True
+    for each in (dataset, dataset.with_options(options)):
+        iterator = iter(each)
+        next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "place"))
+        restored = iter(each)
+        tf.train.Checkpoint(iterator=restored).read(path)
+        assert [int(value) for (value,) in restored] == [2 * number for number in range(1, 10)]
+
+
+@pytest.mark.parametrize("threads", [None, 1, 3])
+def test_an_error_comes_out_with_its_message_and_nothing_is_locked(threads):
+    def fail(number):
+        if number == 3:
+            raise ValueError("a.txt is not UTF-8")
+        return number
+
+    for _ in range(3):
+        iterator = iter(in_pipeline(fail, threads=threads).prefetch(2))
+        assert [int(next(iterator)[0]) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"ValueError: a\.txt is not UTF-8"):
+            next(iterator)
+    assert values(in_pipeline(lambda number: number, threads=threads)) == list(range(10))
+
+
+def test_several_run_at_the_same_time():
+    together = threading.Barrier(2, timeout=30)
+
+    def meet(number):
+        together.wait()
+        return number
+
+    # Each waits for the other, in another pipeline or in another call of the same one.
+    pairs = tf.data.Dataset.zip(in_pipeline(meet, threads=2).prefetch(1), in_pipeline(meet, threads=2).prefetch(1))
+    assert [int(first) for (first,), (_,) in pairs] == list(range(10))
+
+
+def test_one_may_run_another():
+    inner = in_pipeline(lambda number: number, number=4)
+    assert values(in_pipeline(lambda number: number + sum(values(inner)), threads=2)) == [6 + n for n in range(10)]
+
+
+ENDINGS = [
+    ("", None, 0),
+    ("sys.exit(7)", None, 7),
+    ("raise ValueError('of the program')", None, 1),
+    ("time.sleep(100)", signal.SIGINT, -signal.SIGINT),
+    ("time.sleep(100)", signal.SIGTERM, -signal.SIGTERM),
+    ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nprint('armed', flush=True)\ntime.sleep(100)", "armed", 5),
+    ("del iterator", None, 0),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "sent", "status"), ENDINGS)
+def test_the_program_ends_with_its_own_status(ending, sent, status):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + ending],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert program.stdout.readline() == "inside\n"
+        if sent == "armed":
+            assert program.stdout.readline() == "armed\n"
+        if sent is not None:
+            program.send_signal(signal.SIGTERM if sent == "armed" else sent)
+        started = time.monotonic()
+        _, errors = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert program.returncode == status, errors
+    assert time.monotonic() - started < 30  # the call takes 3 seconds; where it is not waited for, it has no end
+    assert ("ValueError: of the program" in errors) == (status == 1)
+    assert ("KeyboardInterrupt" in errors) == (sent == signal.SIGINT)
