@@ -8,6 +8,7 @@ Suites:
     training: the loop around the step: host time, log, checkpoints; and two logical replicas beside one device.
     tokenizer: ids of lines of text, by `BertTokenizer` and by Hugging Face tokenizers (pip install '.[benchmark]').
     masking: the masking of full rows for pre-training, by `TokenMasker` and by tensorflow-text.
+    pretraining_data: instances made on the fly from prepared text, and pairs of sentences packed into rows.
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
 
 A peer is any program that prints a line such as `fwd 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`; what
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.benchmarks import encoder, masking, optimizer, sst2, tokenizer, training
+from tools.benchmarks import encoder, masking, optimizer, pretraining_data, sst2, tokenizer, training
 from tools.benchmarks.figures import comparison_table, format_figures
 from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
@@ -42,9 +43,13 @@ SUITES = {
         masking.PROGRAMS,
         ("vocabulary", "text", "lines", "batch_size", "sequence_length", "max_predictions", "repeats"),
     ),
+    "pretraining_data": (
+        pretraining_data.PROGRAMS,
+        ("vocabulary", "text", "batch_size", "sequence_length", "instances"),
+    ),
     "optimizer": (optimizer.PROGRAMS, ("repeats",)),
 }
-BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512, "masking": 256}
+BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512, "masking": 256, "pretraining_data": 256}
 
 
 def define_flags():
@@ -62,7 +67,9 @@ def define_flags():
     flags.DEFINE_enum(
         "precision", "float32", precisions, "encoder, training, sst2. bfloat16 needs a processor that has it."
     )
-    flags.DEFINE_integer("sequence_length", 128, "encoder, training, masking: tokens in a row.", lower_bound=1)
+    flags.DEFINE_integer(
+        "sequence_length", 128, "encoder, training, masking, pretraining_data: tokens in a row.", lower_bound=1
+    )
     flags.DEFINE_integer("updates", 200, "training: updates whose median counts.", lower_bound=1)
     for name, value in encoder.MINILM.items():
         flags.DEFINE_integer(name, value, f"encoder: {name}; the default is MiniLM's.", lower_bound=1)
@@ -71,10 +78,11 @@ def define_flags():
     flags.DEFINE_integer("examples", 4000, "sst2: examples to train on; 0 is all.", lower_bound=0)
     flags.DEFINE_integer("epochs", 1, "sst2: passes over them.", lower_bound=1)
     flags.DEFINE_integer("seed", 1, "sst2: of the choice and order of the examples, the new layer, and dropout.", 0)
-    flags.DEFINE_string("vocabulary", None, "tokenizer, masking: a lower-case vocab.txt.")
-    flags.DEFINE_multi_string("text", [], "tokenizer, masking: files of text; patterns are expanded.")
+    flags.DEFINE_string("vocabulary", None, "tokenizer, masking, pretraining_data: a lower-case vocab.txt.")
+    flags.DEFINE_multi_string("text", [], "tokenizer, masking, pretraining_data: files of text, or patterns.")
     flags.DEFINE_integer("lines", 51_200, "tokenizer, masking: most lines of text.", lower_bound=1)
     flags.DEFINE_integer("max_predictions", 20, "masking: most masked tokens in a row.", lower_bound=1)
+    flags.DEFINE_integer("instances", 100_000, "pretraining_data: instances for each figure.", lower_bound=1)
 
 
 def suite_arguments(values):
@@ -106,7 +114,7 @@ def suite_arguments(values):
                 f"the suite sst2 needs --data_dir, a folder with train.tsv and dev.tsv; got {values.data_dir}, "
                 f"where there is no {' and no '.join(missing)}"
             )
-    reads_text = suite in ("tokenizer", "masking")
+    reads_text = "text" in names
     if reads_text and not (values.vocabulary and tokenizer.find_texts(values.text)):
         raise app.UsageError(f"the suite {suite} needs --vocabulary and --text, which must match a file")
     if reads_text and not Path(values.vocabulary).is_file():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 from tools import benchmark
-from tools.benchmarks import encoder, masking, optimizer, sst2, tokenizer
+from tools.benchmarks import encoder, masking, optimizer, pretraining_data, sst2, tokenizer
 from tools.benchmarks.figures import comparison_table, format_figures, parse_figures, times_faster
 from tools.benchmarks.processes import ProgramError, parse_peer, run_program, run_turns
 from tools.benchmarks.timing import median_seconds
@@ -202,7 +202,9 @@ def test_operations_are_counted():
 
 
 def test_refusals():
-    assert "<encoder|sst2|training|tokenizer|masking|optimizer>" in run_benchmark("--suite=speed").stderr
+    assert (
+        "<encoder|sst2|training|tokenizer|masking|pretraining_data|optimizer>" in run_benchmark("--suite=speed").stderr
+    )
     assert "no use for --data_dir; its flags are --repeats" in run_benchmark("--suite=optimizer", "--data_dir=x").stderr
     assert "no train.tsv and no dev.tsv" in run_benchmark("--suite=sst2", f"--data_dir={ROOT}").stderr
     assert "needs --vocabulary and --text" in run_benchmark("--suite=tokenizer").stderr
@@ -314,6 +316,16 @@ def test_maskers(tmp_path):
     for wrong in ({"sequence_length": 4}, {"lines": 1}):
         with pytest.raises(ValueError, match="row"):
             masking.read_rows(**{**arguments, **wrong})
+
+
+@pytest.mark.slow
+def test_pretraining_data(tmp_path):
+    vocabulary, text = tmp_path / "vocab.txt", tmp_path / "text.txt"
+    vocabulary.write_text("\n".join([*VOCABULARY, "[MASK]"]), encoding="utf-8")
+    text.write_text("the film was good .\nthe plot was lovely .\n\n" * 30, encoding="utf-8")
+    figures, detail = pretraining_data.measure_ours(str(vocabulary), [str(text)], 4, 16, instances=40)
+    assert len(figures) == 4 and min(figures.values()) > 0
+    assert "%" in detail
 
 
 @pytest.mark.slow
