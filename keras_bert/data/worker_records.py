@@ -29,6 +29,7 @@ from absl import logging
 
 from keras_bert.data.bad_rows import plural
 from keras_bert.data.random_order import random_key, shuffled
+from keras_bert.data.worker_pipeline import check_numbers, resumable_options
 
 CYCLE_LENGTH = 8  # files
 _ORDER_OF_FILES, _ORDER_OF_RECORDS = 0, 1
@@ -88,7 +89,9 @@ def worker_records(
     ['a1', 'c1', 'a2']
     ['b1', 'c2', 'b2']
     """
-    _check_numbers(worker_index, num_workers, cycle_length, shuffle_buffer, first_epoch, epochs)
+    check_numbers(
+        worker_index, num_workers, first_epoch, epochs, cycle_length=cycle_length, shuffle_buffer=shuffle_buffer
+    )
     if shuffle_buffer is not None and seed is None:
         raise ValueError(f"shuffle_buffer={shuffle_buffer} needs a seed; without one records come in the files' order")
     paths = _sorted_files(paths)
@@ -100,22 +103,7 @@ def worker_records(
 
     records_of_epoch = _epochs(share, read_file, worker_index, seed, cycle_length, shuffle_buffer)
     end = tf.int64.max if epochs is None else first_epoch + epochs
-    return tf.data.Dataset.range(first_epoch, end).flat_map(records_of_epoch).with_options(_options())
-
-
-def _check_numbers(worker_index, num_workers, cycle_length, shuffle_buffer, first_epoch, epochs):
-    least = {
-        "num_workers": (num_workers, 1),
-        "cycle_length": (cycle_length, 1),
-        "shuffle_buffer": (shuffle_buffer, 1),
-        "first_epoch": (first_epoch, 0),
-        "epochs": (epochs, 1),
-    }
-    for name, (value, smallest) in least.items():
-        if value is not None and value < smallest:
-            raise ValueError(f"{name} must be at least {smallest}, got {value}")
-    if not 0 <= worker_index < num_workers:
-        raise ValueError(f"worker_index must be from 0 to {num_workers - 1}, got {worker_index}")
+    return tf.data.Dataset.range(first_epoch, end).flat_map(records_of_epoch).with_options(resumable_options())
 
 
 def _sorted_files(paths):
@@ -223,11 +211,3 @@ def _shuffle_groups(records, group_size, key):
 
     # A group is shuffled while the one before it is used up.
     return records.batch(group_size).enumerate().map(in_another_order).prefetch(1).unbatch()
-
-
-def _options():
-    options = tf.data.Options()
-    options.deterministic = True
-    options.experimental_symbolic_checkpoint = True
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return options

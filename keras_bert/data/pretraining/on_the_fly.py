@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_bert.data.pretraining.instance_maker import COLUMNS, InstanceMaker
 from keras_bert.data.python_operation import python_operation
 from keras_bert.data.random_order import random_key, shuffled
+from keras_bert.data.worker_pipeline import check_numbers, resumable_options
 
 _ORDER_OF_SHARDS = 0
 _INSTANCES_AT_ONCE = 64
@@ -64,7 +65,7 @@ def text_batches(
     >>> next(iter(batches))["token_ids"].shape
     TensorShape([2, 8])
     """
-    _check_numbers(batch_size, worker_index, num_workers, shards_at_once, first_epoch, epochs)
+    check_numbers(worker_index, num_workers, first_epoch, epochs, batch_size=batch_size, shards_at_once=shards_at_once)
     if len(plan) < num_workers:
         raise ValueError(
             f"the text has {len(plan)} shards, and there are {num_workers} workers; make smaller shards (shard_bytes)"
@@ -94,22 +95,7 @@ def text_batches(
     shards = tf.data.Dataset.range(first_epoch, end).flat_map(shards_of_epoch).shard(num_workers, first_shard)
     # The next shard is read and its sentences are chosen while the ones before it are used up.
     chunks = shards.map(read, num_parallel_calls=1).prefetch(1).interleave(instances, cycle_length=shards_at_once)
-    return chunks.unbatch().batch(batch_size, drop_remainder=True).prefetch(2).with_options(_options())
-
-
-def _check_numbers(batch_size, worker_index, num_workers, shards_at_once, first_epoch, epochs):
-    least = {
-        "batch_size": (batch_size, 1),
-        "num_workers": (num_workers, 1),
-        "shards_at_once": (shards_at_once, 1),
-        "first_epoch": (first_epoch, 0),
-        "epochs": (epochs, 1),
-    }
-    for name, (value, smallest) in least.items():
-        if value is not None and value < smallest:
-            raise ValueError(f"{name} must be at least {smallest}, got {value}")
-    if not 0 <= worker_index < num_workers:
-        raise ValueError(f"worker_index must be from 0 to {num_workers - 1}, got {worker_index}")
+    return chunks.unbatch().batch(batch_size, drop_remainder=True).prefetch(2).with_options(resumable_options())
 
 
 def _check_instances(plan, maker):
@@ -123,11 +109,3 @@ def _check_instances(plan, maker):
         f"more, and there is none in {plan[0].pieces[0][0]} and the other files. Prepared text has one sentence a line "
         "and a blank line between documents (python -m tools.prepare_corpus makes it)"
     )
-
-
-def _options():
-    options = tf.data.Options()
-    options.deterministic = True
-    options.experimental_symbolic_checkpoint = True
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return options
