@@ -19,6 +19,8 @@ import time
 
 from absl import app, flags
 
+from tools.output_file import check_output
+
 # A batch ends with the line that reaches so many characters, or so many lines.
 _CHARACTERS_IN_BATCH = 2**20
 _LINES_IN_BATCH = 2**14
@@ -103,25 +105,6 @@ def write_vocabulary(path, vocabulary, overwrite=False):
 
     with atomic_text_file(path, overwrite) as file:
         file.writelines(f"{entry}\n" for entry in vocabulary)
-
-
-def check_output(path, overwrite):
-    """Raises if the vocabulary must not be written.
-
-    Args:
-        path: str.
-        overwrite: bool. Whether a file that exists may be replaced.
-
-    Raises:
-        ValueError: if the path is that of a folder, or would be in a file.
-        FileExistsError: if the file exists.
-    """
-    if os.path.isdir(path):
-        raise ValueError(f"--output={path} is a folder; give the path of a file")
-    if os.path.isfile(os.path.dirname(path)):
-        raise ValueError(f"--output={path} cannot be written: {os.path.dirname(path)} is a file, not a folder")
-    if os.path.lexists(path) and not overwrite:
-        raise FileExistsError(f"--output={path} exists; give another name, or --overwrite to replace it")
 
 
 def check_is_no_input(output, paths):

@@ -4,28 +4,25 @@ import os
 import uuid
 from pathlib import Path
 
+from tools.output_file import check_output
+
 _RESOLUTION = 120  # pixels an inch
 
 
-def check_output(path, overwrite):
-    """Raises if the figure must not be written.
+def check_figure(path, overwrite):
+    """Raises if a figure must not be written.
 
     Args:
         path: str.
         overwrite: bool. Whether a file that exists may be replaced.
 
     Raises:
-        ValueError: if the name does not end in `.png`, is that of a folder, or would be in a file.
+        ValueError: if the name does not end in `.png`; and as `check_output`.
         FileExistsError: if the file exists.
     """
     if not path.endswith(".png"):
         raise ValueError(f"--output={path} must end in .png: the figure is written as PNG")
-    if os.path.isdir(path):
-        raise ValueError(f"--output={path} is a folder; give the path of a file")
-    if os.path.isfile(os.path.dirname(path)):
-        raise ValueError(f"--output={path} cannot be written: {os.path.dirname(path)} is a file, not a folder")
-    if os.path.lexists(path) and not overwrite:
-        raise FileExistsError(f"--output={path} exists; give another name, or --overwrite to replace it")
+    check_output(path, overwrite)
 
 
 def write_figure(figure, path):

@@ -23,7 +23,7 @@ import sys
 
 from absl import app, flags
 
-from tools.figures import check_output
+from tools.figures import check_figure
 from tools.instances.facts import describe_facts, merge_facts
 
 _COLUMNS = 100  # where there is no terminal
@@ -177,7 +177,7 @@ def _remarks(rows, counts, reader):
 def run(names, values):
     """Checks the arguments, reads, prints, and draws."""
     if values.output is not None:
-        check_output(values.output, values.overwrite)
+        check_figure(values.output, values.overwrite)
 
     from tqdm import tqdm
 

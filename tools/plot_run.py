@@ -17,7 +17,7 @@ import sys
 import numpy as np
 from absl import app, flags
 
-from tools.figures import check_output, write_figure
+from tools.figures import check_figure, write_figure
 from tools.run_logs import LOSS_TERM, choose_scores, distinct_names, read_runs
 
 _LEGEND_WIDTH = 210  # characters
@@ -261,7 +261,7 @@ def run(run_dirs, values):
     """Checks the arguments, reads the logs, draws, and says on standard error what was written."""
     if not run_dirs:
         raise ValueError("no RUN_DIR; give the folder of a run, or of several")
-    check_output(values.output, values.overwrite)
+    check_figure(values.output, values.overwrite)
     runs = read_runs(run_dirs, values.lower_is_better)
     draw_runs(values.output, runs, choose_scores(runs, values.score), values.smoothing)
     print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} drawn to {values.output}", file=sys.stderr)
