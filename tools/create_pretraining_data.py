@@ -20,6 +20,7 @@ random number, from the same flags; everything is then in memory and one core do
 import random
 import sys
 import time
+from multiprocessing import forkserver
 
 from absl import app, flags
 
@@ -132,10 +133,10 @@ def create_streaming(values, settings, tokenizer, files, beam_options):
     """
     from tqdm import tqdm
 
-    from keras_bert.data.pretraining.shards import plan_shards
+    from keras_bert.data.pretraining.shards import MEGABYTE, plan_shards
     from keras_bert.data.pretraining.streaming import ShardJob, make_shards, missing_shards
 
-    plan = plan_shards(files, int(values.shard_megabytes * (1 << 20)))
+    plan = plan_shards(files, int(values.shard_megabytes * MEGABYTE))
     job = ShardJob(
         folder=values.output_dir,
         shards=len(plan),
@@ -193,12 +194,13 @@ def create_exact(values, settings, tokenizer, files):
     return [], [{"instances": len(instances), **documents.counts()}]
 
 
-def describe(finished, made, seconds):
+def describe(finished, made, seconds, next_sentence="nsp"):
     """What was made, for a human.
 
     Args:
         finished, made: lists of dict, the counts of what was there and of what was made.
         seconds: float, the time that it took.
+        next_sentence: str, of the settings.
 
     Returns:
         str, one line or more.
@@ -214,6 +216,12 @@ def describe(finished, made, seconds):
         lines.append(f"{len(finished)} of {len(finished) + len(made)} shards were there already")
     if total["one_sentence_documents"]:
         lines.append(f"{total['one_sentence_documents']:,} documents have one sentence, which nothing follows")
+    alone = sum(counts["documents"] == 1 for counts in (*finished, *made))
+    if alone and next_sentence == "nsp":
+        lines.append(
+            f"{alone} of {len(finished) + len(made)} shards have one document: random next sentences are its own. "
+            "Larger shards (--shard_megabytes) or more text have others"
+        )
     return "\n".join(lines)
 
 
@@ -233,7 +241,13 @@ def run(values, beam_options=()):
         finished, made = create_streaming(values, settings, tokenizer, files, beam_options)
     if not any(counts["instances"] for counts in (*finished, *made)):
         raise ValueError("no instance was made: no document has enough sentences and tokens")
-    print(describe(finished, made, time.monotonic() - started))
+    print(describe(finished, made, time.monotonic() - started, settings.next_sentence))
+
+
+def _prepare_processes():
+    """Lets the process from which workers are forked import TensorFlow while this one does, too."""
+    forkserver.set_forkserver_preload(["keras_bert.data.pretraining.streaming"])
+    forkserver.ensure_running()
 
 
 def main(argv):
@@ -243,6 +257,8 @@ def main(argv):
     given = [name for name in _STREAMING_FLAGS if flags.FLAGS[name].present]
     if flags.FLAGS.exact and given:
         raise app.UsageError(f"the original has no --{given[0]}; leave it out with --exact")
+    if flags.FLAGS.num_workers > 1 and not flags.FLAGS.runner:
+        _prepare_processes()
     import tensorflow as tf
 
     try:

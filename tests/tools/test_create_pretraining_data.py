@@ -147,10 +147,13 @@ def test_shards_and_what_is_said_of_them(tmp_path, corpus, capsys):
     out = tmp_path / "out"
     run(**corpus, output_dir=f"{out}/", shard_megabytes=0.004, random_seed=3)
     said = sidecars(out)
-    assert len(said) > 3
+    shards = len(said) // 2
+    assert shards > 3
     assert {each["seed"] for each in said} == {3}
-    names = "instances", "documents", "tokens", "one_sentence_documents"
-    total = {name: sum(each[name] for each in said) for name in names}
+    total = {
+        name: sum(each[name] for each in said[:shards]) for name in ("documents", "tokens", "one_sentence_documents")
+    }
+    total["instances"] = sum(each["instances"] for each in said)
     assert total["documents"] == 60
     answer = capsys.readouterr().out
     assert f"{total['instances']:,} instances of 60 documents with {total['tokens']:,} tokens" in answer
@@ -161,8 +164,19 @@ def test_shards_and_what_is_said_of_them(tmp_path, corpus, capsys):
     run(**corpus, output_dir=out, shard_megabytes=0.004, random_seed=3)
     assert contents(out) == before
     answer = capsys.readouterr().out
-    assert f"{len(said) - 1} of {len(said)} shards were there already" in answer
-    assert f"made {said[1]['instances']:,} of them" in answer
+    assert f"{shards - 1} of {shards} shards were there already" in answer
+    assert f"made {said[1]['instances'] + said[1 + shards]['instances']:,} of them" in answer
+
+
+def test_shards_of_one_document_are_counted(tmp_path, corpus, capsys):
+    text = "river stone\n" * 100 + "\nlight\nwalked early\n\nslow river\nstone\n"
+    options = {**corpus, "input_file": one_file(tmp_path, text), "shard_megabytes": 0.001}
+    run(**options, output_dir=tmp_path / "made")
+    assert (
+        "1 of 2 shards have one document: random next sentences are its own. Larger shards" in capsys.readouterr().out
+    )
+    run(**options, output_dir=tmp_path / "sop", next_sentence="sop")
+    assert "one document" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -204,7 +218,9 @@ def test_a_folder_of_other_instances_is_refused(tmp_path, corpus):
     out = tmp_path / "out"
     run(**corpus, output_dir=out)
     before = contents(out)
-    with pytest.raises(FileExistsError, match="copies is 2 there and 3 here"):
+    with pytest.raises(FileExistsError, match="seed is 12345 there and 3 here"):
+        run(**corpus, output_dir=out, random_seed=3)
+    with pytest.raises(FileExistsError, match="belongs to another run: this one has 1 shards in 3 copies"):
         run(**corpus, output_dir=out, dupe_factor=3)
     with pytest.raises(FileExistsError, match="belongs to another run"):
         run(**corpus, output_dir=out, shard_megabytes=0.004)
@@ -213,7 +229,7 @@ def test_a_folder_of_other_instances_is_refused(tmp_path, corpus):
 
 @pytest.mark.slow
 def test_a_killed_program_leaves_no_half_shard_and_no_process(tmp_path, corpus):
-    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 40, "num_workers": 2, "progress": False}
+    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2, "progress": False}
     run(**{**options, "num_workers": 1, "output_dir": tmp_path / "whole"})
     out = tmp_path / "out"
     out.mkdir()
@@ -221,31 +237,30 @@ def test_a_killed_program_leaves_no_half_shard_and_no_process(tmp_path, corpus):
     while not sidecars(out):
         assert program.poll() is None, program.communicate()[1][-2000:]
         time.sleep(0.01)
-    processes = children(program.pid)
+    processes = descendants(program.pid)
     program.send_signal(signal.SIGKILL)
     program.communicate(timeout=60)  # waits for all processes that have its standard error
     give_up = time.monotonic() + 20
     while any(map(is_running, processes)):  # one may have closed its files, and not ended yet
         assert time.monotonic() < give_up, f"of {processes} some still run"
         time.sleep(0.1)
-    finished = len(sidecars(out))
-    assert 1 <= finished < len(sidecars(tmp_path / "whole"))
+    assert len(processes) >= 3
+    assert 1 <= len(sidecars(out)) < len(sidecars(tmp_path / "whole"))
     for path in out.glob("*.tfrecord"):
         assert records(path) == records(tmp_path / "whole" / path.name)
     # As if one had been killed in the middle of a file, which is seldom met by chance.
     (out / ".pretraining-00009-of-00015.tfrecord.unfinished-1").write_bytes(b"half")
     program = start(**options, output_dir=out)
-    answer, errors = program.communicate()
+    _, errors = program.communicate()
     assert program.returncode == 0, errors[-2000:]
-    assert f"{finished} of " in answer
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def children(process):
-    found = []
+def descendants(process):
+    children = []
     for path in Path(f"/proc/{process}/task").glob("*/children"):
-        found += [int(child) for child in path.read_text().split()]
-    return found
+        children += [int(child) for child in path.read_text().split()]
+    return children + [each for child in children for each in descendants(child)]
 
 
 def is_running(process):
@@ -350,7 +365,7 @@ def test_text_that_is_none(tmp_path, corpus):
         (b"x" * 5000, None),
         (b"x" * 20_000, r"from byte 4096 on there is no line end"),
     ]:
-        options = {**corpus, "input_file": one_file(tmp_path, content), "shard_megabytes": 4096 / (1 << 20)}
+        options = {**corpus, "input_file": one_file(tmp_path, content), "shard_megabytes": 0.004096}
         if message is None:
             run(**options, output_dir=tmp_path / "out")
         else:

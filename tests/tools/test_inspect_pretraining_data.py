@@ -189,9 +189,10 @@ def test_what_made_them_is_printed(made, capsys):
     assert (printed["sequence_length"], printed["seed"], printed["mode"]) == ("32", "12345", "streaming")
     assert printed["copies"] == "2"
     assert printed["next_sentence"] == facts[0]["next_sentence"]
-    for name in ("instances", "documents", "tokens"):
-        assert printed[name] == f"{sum(each[name] for each in facts):,}"
-    assert "text" not in printed
+    assert printed["instances"] == f"{sum(each['instances'] for each in facts):,}"
+    for name in ("documents", "tokens"):  # of a text, however many copies there are
+        assert printed[name] == f"{sum(each[name] for each in facts if each['copy'] == 0):,}"
+    assert not {"text", "shard", "copy", "bytes"} & set(printed)
 
 
 def test_instances_are_shown_in_words(pairs, capsys, monkeypatch):
@@ -286,7 +287,7 @@ def test_a_part_of_the_shards_and_different_runs(pairs, tmp_path, capsys):
     path = sorted((pairs / "made").glob("*.tfrecord"))[0]
     number = len(list((pairs / "made").glob("*.tfrecord")))
     inspect(path)
-    assert f"these are 1 of the {number} shards that were made together" in capsys.readouterr().out
+    assert f"these are 1 of the {number} files that were made together" in capsys.readouterr().out
     for name, seed, rate in (("a", 1, 0.1), ("b", 2, 0.2)):
         (tmp_path / name).write_bytes(path.read_bytes())
         write_sidecar(str(tmp_path / name), {**read_sidecar(str(path)), "seed": seed, "masking_rate": rate})

@@ -1,8 +1,11 @@
 """What made files of pre-training instances, for `tools.inspect_pretraining_data`."""
 
 import json
+import os
 
-COUNTED_FACTS = ("instances", "documents", "one_sentence_documents", "tokens")  # of one file; others are of all
+_COUNTS_OF_TEXT = ("documents", "one_sentence_documents", "tokens")  # the same in each copy of a shard
+COUNTED_FACTS = ("instances", *_COUNTS_OF_TEXT)
+_OF_ONE_FILE = ("text", "shard", "copy", "bytes")
 _FIRST_FACTS = ("mode", "vocabulary_sha256", "vocab_size", "lower_case", "strip_accents", "sequence_length")
 
 
@@ -14,15 +17,20 @@ def merge_facts(shards):
 
     Returns:
         dict of name to the list of different values, or to their sum for what is counted; empty if nothing stands
-        beside any of them. The ranges of text that made each shard are left out.
+        beside any of them. The text of a shard counts once, however many copies there are. What is of one file alone,
+        such as the ranges of its text, is left out.
     """
-    merged = {}
-    for facts in (shard.facts for shard in shards if shard.facts is not None):
-        for name, value in facts.items():
+    merged, counted = {}, set()
+    for shard in shards:
+        facts = shard.facts or {}
+        text = os.path.dirname(shard.path), facts.get("shard", shard.path)
+        left_out = _OF_ONE_FILE + (_COUNTS_OF_TEXT if text in counted else ())
+        counted.add(text)
+        for name in facts.keys() - set(left_out):
             if name in COUNTED_FACTS:
-                merged[name] = merged.get(name, 0) + value
-            elif name != "text" and value not in merged.setdefault(name, []):
-                merged[name].append(value)
+                merged[name] = merged.get(name, 0) + facts[name]
+            elif facts[name] not in merged.setdefault(name, []):
+                merged[name].append(facts[name])
     return dict(sorted(merged.items(), key=_place))
 
 
@@ -47,10 +55,11 @@ def describe_facts(shards):
     for name, value in facts.items():
         values = [f"{value:,}"] if name in COUNTED_FACTS else [json.dumps(each).strip('"') for each in value]
         lines.append(f"  {name:<24}{' and '.join(values)}")
-    expected = facts.get("shards", [])
     described = sum(shard.facts is not None for shard in shards)
+    together = facts.get("shards", [])
+    expected = [number * copies for number in together for copies in facts["copies"]]
     if len(expected) == 1 and expected[0] != described:
-        lines.append(f"  these are {described:,} of the {expected[0]:,} shards that were made together")
+        lines.append(f"  these are {described:,} of the {expected[0]:,} files that were made together")
     unknown = [shard.path for shard in shards if shard.facts is None]
     if unknown:
         lines.append(

@@ -176,7 +176,7 @@ class InstanceReader:
 
     Of each file the first ones are read, as many as its share of all instances allows (of all bytes, where a file does
     not say how many instances it has). google-research/bert's files are shuffled as a whole, and the first ones stand
-    for all; in those of `tools.create_pretraining_data` they are a random part of the first copy.
+    for all; in those of `tools.create_pretraining_data` they are a random part of it.
 
     Args:
         shards: list of `InstanceShard`.

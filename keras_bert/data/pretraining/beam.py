@@ -11,8 +11,8 @@ import threading
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.data.pretraining.shard_files import read_sidecar, shard_path
-from keras_bert.data.pretraining.streaming import ShardMaker
+from keras_bert.data.pretraining.shard_files import read_sidecars
+from keras_bert.data.pretraining.streaming import ShardMaker, shard_counts
 
 # By name, the class of Beam that runs a pipeline there. Beam's own "DirectRunner" would first fetch a program for it.
 RUNNERS = {
@@ -59,7 +59,7 @@ def make_shards_with_beam(job, shards, runner="direct", num_workers=1, options=(
         options: list of str. Beam's pipeline options, such as "--flink_master=localhost:8081".
 
     Returns:
-        list of dict: what the sidecar of each shard says, in the order of `shards`.
+        list of dict: the counts of each shard, in the order of `shards`.
 
     Raises:
         ImportError: if Apache Beam is not installed, or not the part of it that the runner needs.
@@ -77,14 +77,15 @@ def make_shards_with_beam(job, shards, runner="direct", num_workers=1, options=(
         build_pipeline(pipeline, job, shards)
         logging.info("Beam makes %d shards on %s", len(shards), runner)
         _run(pipeline)
-    facts = [read_sidecar(shard_path(job.folder, shard.number, job.shards)) for shard in shards]
-    if None in facts:
-        number = facts.count(None)
+    paths = [job.paths(shard) for shard in shards]
+    sidecars = read_sidecars([path for each in paths for path in each])
+    missing = sum(not sidecars.keys() >= set(each) for each in paths)
+    if missing:
         raise RuntimeError(
-            f"the pipeline has ended, and {number} of {len(shards)} shards are not in {job.folder}. Do the workers "
+            f"the pipeline has ended, and {missing} of {len(shards)} shards are not in {job.folder}. Do the workers "
             "write to another file system? Input and output must have the same names there as here"
         )
-    return facts
+    return [shard_counts([sidecars[path] for path in each]) for each in paths]
 
 
 def build_pipeline(pipeline, job, shards):

@@ -1,6 +1,5 @@
 """Files of instances, ours and google-research/bert's, to batches."""
 
-import functools
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,8 +7,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.data.pretraining.records import parse, record_form
-from keras_bert.data.pretraining.shard_files import describe_vocabulary, read_sidecar
-from keras_bert.data.python_operation import python_operation
+from keras_bert.data.pretraining.shard_files import describe_vocabulary, read_sidecars
 from keras_bert.data.worker_records import worker_records
 
 SHUFFLE_BUFFER = 4096  # instances
@@ -17,7 +15,6 @@ _LOOK_UPS_AT_ONCE = 16
 _SHARD_NAME = re.compile(r"(.*-)([0-9]+)-of-([0-9]+)(\..*)?")
 _GZIP_MARK = b"\x1f\x8b\x08"  # no TFRecord file begins so whose first record has less than half a megabyte
 _FORM = ("form", "sequence_length", "max_predictions", "compression")
-_RECORDS_AT_ONCE = 4096
 _PLACE_IN_TENSORFLOW = re.compile(r"\{\{.*?\}\} | \[Op:.*", re.DOTALL)
 _TFRECORD_COMPRESSIONS = {"none": "", "gzip": "GZIP"}
 _OF_THE_VOCABULARY = {
@@ -41,21 +38,25 @@ def describe_shards(paths):
 
     Raises:
         FileNotFoundError: if there are no files, or one or some of a numbered set are missing.
-        ValueError: if a shard of ours is not finished, files differ in length, form or compression, or are no
-            instances.
+        ValueError: if a file of ours is not finished or has lost bytes, files differ in length, form or compression, or
+            are no instances.
     """
     if not paths:
         raise FileNotFoundError("no files of instances are given")
     _check_complete(paths)
     with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        compressions = list(threads.map(_compression, paths))
-        sidecars = list(threads.map(read_sidecar, paths))
+        compressions, sizes = zip(*threads.map(_compression_and_size, paths), strict=True)
+    found = read_sidecars(paths)
+    sidecars = [found.get(path) for path in paths]
     unfinished = [path for path, sidecar in zip(paths, sidecars, strict=True) if sidecar is None]
     if unfinished and len(unfinished) < len(paths):
         raise ValueError(
             f"{unfinished[0]} is not finished: nothing beside it says what made it, as it does beside the others. Run "
             "the program that makes them again"
         )
+    for path, size, sidecar in zip(paths, sizes, sidecars, strict=True):
+        if sidecar is not None and sidecar.get("bytes", size) != size:
+            raise ValueError(f"{path} is damaged: it has {size:,} bytes instead of {sidecar['bytes']:,}. Make it again")
     form = _common_form(paths, compressions, sidecars)
     if unfinished:
         logging.warning(
@@ -115,8 +116,7 @@ def shard_batches(
 
     Returns:
         tf.data.Dataset of dicts of tensors [batch_size, ...], as of `InstanceMaker.make`. Its iterator can be
-        checkpointed. Each file is checked before its first instance is used: one that is damaged is an error of the
-        iterator, `tf.errors.InvalidArgumentError`, which names it.
+        checkpointed. A record whose check sum is wrong is an error of the iterator, `tf.errors.DataLossError`.
 
     Raises:
         FileNotFoundError, ValueError: as `describe_shards` and `worker_records`.
@@ -136,9 +136,10 @@ def shard_batches(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     description = describe_shards(paths)
+    compression = _TFRECORD_COMPRESSIONS[description["compression"]]
     records = worker_records(
         paths,
-        _file_reader(paths, description),
+        lambda path: tf.data.TFRecordDataset(path, compression),
         worker_index,
         num_workers,
         seed=seed,
@@ -166,10 +167,10 @@ def _check_complete(paths):
             )
 
 
-def _compression(path):
+def _compression_and_size(path):
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            return "gzip" if file.read(len(_GZIP_MARK)) == _GZIP_MARK else "none"
+            return "gzip" if file.read(len(_GZIP_MARK)) == _GZIP_MARK else "none", file.size()
     except (tf.errors.NotFoundError, tf.errors.FailedPreconditionError) as error:
         raise FileNotFoundError(f"there is no file {path}; give files of instances") from error
 
@@ -213,31 +214,3 @@ def _check_same_form(path, form, first, common):
             raise ValueError(
                 f"{path} has {name} {form.get(name)!r}, and {first} has {common[name]!r}; give files of one kind"
             )
-
-
-def _file_reader(paths, description):
-    """Reads a file's records, after it has been read to its end once in this process.
-
-    What TensorFlow says of a damaged record names no file, and comes when half of the file is used.
-    """
-    compression = _TFRECORD_COMPRESSIONS[description["compression"]]
-    sidecars = dict(zip(paths, description["sidecars"], strict=True))
-
-    @functools.cache
-    def check(path):
-        path, instances = path.decode(), 0
-        try:
-            for batch in tf.data.TFRecordDataset(path, compression).batch(_RECORDS_AT_ONCE):
-                instances += len(batch)
-        except tf.errors.DataLossError as error:
-            raise ValueError(f"{path} is damaged: {_reason(error)}. Make it again") from error
-        expected = (sidecars[path] or {}).get("instances", instances)
-        if instances != expected:
-            raise ValueError(f"{path} is damaged: it has {instances} instances instead of {expected}. Make it again")
-        return path.encode()
-
-    def records(path):
-        checked = tf.data.Dataset.from_tensors(path).map(lambda path: python_operation(check, [path], (tf.string,)))
-        return checked.flat_map(lambda path: tf.data.TFRecordDataset(tf.ensure_shape(path, []), compression))
-
-    return records

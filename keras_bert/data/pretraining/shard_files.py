@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
@@ -12,25 +13,26 @@ SIDECAR_SUFFIX = ".json"
 COMPRESSIONS = ("none", "gzip")
 _NAME, _SUFFIX = "pretraining-", ".tfrecord"
 _UNFINISHED = ".unfinished-"
+_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 
 
-def shard_path(folder, number, shards):
-    """Where a shard's instances are written.
+def instances_path(folder, number, files):
+    """Where instances are written.
 
     Args:
         folder: str.
-        number: int, that of the shard.
-        shards: int. How many there are.
+        number: int, that of the file.
+        files: int. How many there are.
 
     Returns:
         str.
 
     Example:
 
-    >>> shard_path("data", 3, 10)
+    >>> instances_path("data", 3, 10)
     'data/pretraining-00003-of-00010.tfrecord'
     """
-    return os.path.join(folder, f"{_NAME}{number:05d}-of-{shards:05d}{_SUFFIX}")
+    return os.path.join(folder, f"{_NAME}{number:05d}-of-{files:05d}{_SUFFIX}")
 
 
 def describe_vocabulary(tokenizer):
@@ -89,12 +91,13 @@ def record_file(path, compression="none"):
 
 
 def write_sidecar(path, facts):
-    """Says beside a file of instances what made it; the file counts as finished from then on.
+    """Says beside a file of instances what made it and its size in bytes; the file counts as finished from then on.
 
     Args:
         path: str, the file of instances.
         facts: dict fit for JSON.
     """
+    facts = {**facts, "bytes": tf.io.gfile.stat(path).length}
     unfinished = _unfinished_name(path + SIDECAR_SUFFIX)
     with tf.io.gfile.GFile(unfinished, "w") as file:
         file.write(json.dumps(facts, indent=1, sort_keys=True) + "\n")
@@ -116,9 +119,10 @@ def read_sidecar(path):
     Example:
 
     >>> path = tempfile.mkdtemp() + "/records"
-    >>> write_sidecar(path, {"instances": 3})
+    >>> _ = Path(path).write_bytes(b"")
+    >>> write_sidecar(path, {"instances": 0})
     >>> read_sidecar(path)
-    {'instances': 3}
+    {'bytes': 0, 'instances': 0}
     """
     try:
         with tf.io.gfile.GFile(path + SIDECAR_SUFFIX, "r") as file:
@@ -132,6 +136,28 @@ def read_sidecar(path):
     if not isinstance(facts, dict):
         raise ValueError(f"{path + SIDECAR_SUFFIX} holds no JSON object; delete it, and make its shard again")
     return facts
+
+
+def read_sidecars(paths):
+    """What made files of instances, many at a time.
+
+    Args:
+        paths: list of str, files of instances.
+
+    Returns:
+        dict of path to dict, of those beside which something stands.
+
+    Raises:
+        ValueError: as `read_sidecar`.
+
+    Example:
+
+    >>> read_sidecars([tempfile.mkdtemp() + "/records"])
+    {}
+    """
+    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
+        found = dict(zip(paths, threads.map(read_sidecar, paths), strict=True))
+    return {path: facts for path, facts in found.items() if facts is not None}
 
 
 def remove_unfinished(folder):
@@ -157,7 +183,7 @@ def instance_files(folder):
     Example:
 
     >>> folder = tempfile.mkdtemp()
-    >>> _ = Path(shard_path(folder, 0, 1)).touch()
+    >>> _ = Path(instances_path(folder, 0, 1)).touch()
     >>> [Path(path).name for path in instance_files(folder)]
     ['pretraining-00000-of-00001.tfrecord']
     """

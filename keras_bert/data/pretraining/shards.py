@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 from absl import logging
 
+MEGABYTE = 1_000_000
 SHARD_MEGABYTES = 8
-_MEGABYTE = 1 << 20
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _BLOCK = 1 << 16  # bytes that are read at once in search of a blank line
@@ -41,7 +41,7 @@ class Shard:
         return sum(end - start for _, start, end in self.pieces)
 
 
-def plan_shards(paths, shard_bytes=SHARD_MEGABYTES * _MEGABYTE):
+def plan_shards(paths, shard_bytes=SHARD_MEGABYTES * MEGABYTE):
     """Cuts a corpus into shards.
 
     A shard ends at the first blank line after `shard_bytes`, or where a file ends; small files share one. Where there

@@ -2,9 +2,12 @@
 
 A process holds one shard at a time: its text, its tokens, the choices for one copy, and some thousand instances. That
 bounds its memory, whatever the corpus: beside the gigabyte that TensorFlow takes for itself, a process needs less than
-32 MB and 16 times `shard_bytes` (sentences of a few bytes take more). A shard's file does not depend on which process
-made it, or on the others: the same shards come out of any number of processes, and an interrupted run makes those that
-are missing.
+32 MB and 16 times `shard_bytes` (sentences of a few bytes take more). A shard's files do not depend on which process
+made them, or on the others: the same files come out of any number of processes, and an interrupted run makes the shards
+that are missing.
+
+Each copy of a shard is a file of its own, and the first copies of all shards come before the second ones: a model that
+reads files in random order does not see a text again before it has seen others.
 """
 
 import os
@@ -23,16 +26,17 @@ from keras_bert.data.pretraining.shard_files import (
     COMPRESSIONS,
     describe_vocabulary,
     instance_files,
-    read_sidecar,
+    instances_path,
+    read_sidecars,
     record_file,
     remove_unfinished,
-    shard_path,
     write_sidecar,
 )
 from keras_bert.text.tokenizer import BertTokenizer
 
 COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
 _INSTANCES_AT_ONCE = 1024
+_COUNTS_OF_TEXT = "documents", "one_sentence_documents", "tokens"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class ShardJob:
 
     Args:
         folder: str. Where the files go.
-        shards: int. How many there are.
+        shards: int. How many there are; each has so many files as copies.
         tokenizer: dict, `BertTokenizer.get_config()`.
         settings: `InstanceSettings`.
         copies: int. How often each document is used, each time with other cuts and masks.
@@ -67,6 +71,11 @@ class ShardJob:
             raise ValueError(f"form must be one of {', '.join(FEATURE_NAMES)}, got {self.form!r}")
         if self.compression not in COMPRESSIONS:
             raise ValueError(f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}")
+
+    def paths(self, shard):
+        """list of str. The files of a shard's instances, one for each copy."""
+        numbers = range(shard.number, self.shards * self.copies, self.shards)
+        return [instances_path(self.folder, number, self.shards * self.copies) for number in numbers]
 
     def configuration(self):
         """dict fit for JSON: what all shards of the output have in common."""
@@ -97,46 +106,64 @@ class ShardMaker:
         self._configuration = job.configuration()
 
     def __call__(self, shard):
-        """Writes a shard's instances, and beside them what made them.
+        """Writes a shard's instances, and beside each file what made it.
 
         Args:
             shard: `Shard`.
 
         Returns:
-            dict: `instances`, `documents`, `one_sentence_documents` and `tokens`, how many there are.
+            dict: `instances`, of all copies; `documents`, `one_sentence_documents` and `tokens`, how many there are.
 
         Raises:
             ValueError: if a file of the corpus is not UTF-8.
         """
         job, maker = self._job, self._maker
-        path = shard_path(job.folder, shard.number, job.shards)
         documents = maker.read(shard)
         token_ids = tf.constant(documents.token_ids)
-        instances = 0
-        with record_file(path, job.compression) as write:
-            for copy in range(job.copies):
-                rows = maker.choose(documents, shard.number, copy)
+        made = []
+        for copy, path in enumerate(job.paths(shard)):
+            rows = maker.choose(documents, shard.number, copy)
+            with record_file(path, job.compression) as write:
                 for start in range(0, len(rows), _INSTANCES_AT_ONCE):
-                    made = maker.make(token_ids, rows[start : start + _INSTANCES_AT_ONCE])
-                    for record in serialize(made, job.form):
+                    instances = maker.make(token_ids, rows[start : start + _INSTANCES_AT_ONCE])
+                    for record in serialize(instances, job.form):
                         write(record)
-                instances += len(rows)
-        counts = {"instances": instances, **documents.counts()}
-        write_sidecar(path, {**self._configuration, **counts, "text": shard.pieces})
-        return counts
+            place = {"shard": shard.number, "copy": copy, "text": shard.pieces}
+            made.append({**self._configuration, **place, "instances": len(rows), **documents.counts()})
+            write_sidecar(path, made[-1])
+        return shard_counts(made)
+
+
+def shard_counts(sidecars):
+    """What is in a shard, all copies together.
+
+    Args:
+        sidecars: list of dict, what stands beside its files.
+
+    Returns:
+        dict, as `ShardMaker` gives it.
+
+    Example:
+
+    >>> sidecars = [{"instances": 3, "documents": 1, "one_sentence_documents": 0, "tokens": 99}] * 2
+    >>> shard_counts(sidecars)
+    {'instances': 6, 'documents': 1, 'one_sentence_documents': 0, 'tokens': 99}
+    """
+    instances = sum(facts["instances"] for facts in sidecars)
+    return {"instances": instances, **{name: sidecars[0][name] for name in _COUNTS_OF_TEXT}}
 
 
 def missing_shards(job, plan):
     """The shards of a plan that are not finished, after what an interrupted run left is removed.
 
-    A shard is finished if its file and the one beside it are there.
+    A shard is finished if its files and those beside them are there.
 
     Args:
         job: `ShardJob`.
         plan: list of `Shard`.
 
     Returns:
-        A pair: list of `Shard`, and list of dict, what the sidecars of the finished ones say.
+        A pair: list of `Shard`, and list of dict, the counts of the finished ones.
 
     Raises:
         FileExistsError: if the folder has shards of another configuration or corpus; the message names what differs.
@@ -149,25 +176,23 @@ def missing_shards(job, plan):
     ([], [])
     """
     configuration = job.configuration()
-    expected = {shard_path(job.folder, shard.number, job.shards): shard for shard in plan}
-    present = set(instance_files(job.folder))
-    for path in sorted(present):
+    expected = {path: shard for shard in plan for path in job.paths(shard)}
+    present = instance_files(job.folder)
+    for path in present:
         if path not in expected:
             raise FileExistsError(
-                f"{path} belongs to another run: this one has {job.shards} shards. Give an empty folder, or the same "
-                "corpus and size of shards as before"
+                f"{path} belongs to another run: this one has {job.shards} shards in {job.copies} copies. Give an "
+                "empty folder, or the same corpus, size of shards and number of copies as before"
             )
-    missing, finished = [], []
-    for path, shard in expected.items():
-        facts = read_sidecar(path)
-        if facts is not None:
-            _check_same(path, facts, {**configuration, "text": [list(piece) for piece in shard.pieces]})
-        if facts is None or path not in present:
-            missing.append(shard)
-        else:
-            finished.append(facts)
+    sidecars = read_sidecars(list(expected))
+    for path, facts in sidecars.items():
+        text = [list(piece) for piece in expected[path].pieces]
+        _check_same(path, facts, {**configuration, "text": text})
+    complete = set(present) & set(sidecars)
+    missing = [shard for shard in plan if not complete.issuperset(job.paths(shard))]
+    finished = [shard for shard in plan if complete.issuperset(job.paths(shard))]
     remove_unfinished(job.folder)
-    return missing, finished
+    return missing, [shard_counts([sidecars[path] for path in job.paths(shard)]) for shard in finished]
 
 
 def _check_same(path, facts, expected):
@@ -205,7 +230,7 @@ def make_shards(job, shards, num_workers=1):
         for shard in shards:
             yield shard, make(shard)
         return
-    pool = ProcessPoolExecutor(num_workers, get_context("spawn"), _start_process, (job,))
+    pool = ProcessPoolExecutor(num_workers, _process_context(), _start_process, (job,))
     try:
         tasks = {pool.submit(_make_in_process, shard): shard for shard in shards}
         waiting = set(tasks)
@@ -221,6 +246,13 @@ def make_shards(job, shards, num_workers=1):
     finally:
         # After an error, too: nobody is to write into the folder any more when this ends.
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _process_context():
+    # Processes are forked from one that has imported TensorFlow, and not run it: each begins at once.
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 _make = None  # of this process; a shard's work does not pickle it anew

@@ -16,7 +16,6 @@ from keras_bert.data.pretraining.on_the_fly import text_batches
 from keras_bert.data.pretraining.packing import packed
 from keras_bert.data.pretraining.records import parse
 from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shard_files import shard_path
 from keras_bert.data.pretraining.shards import Shard, plan_shards
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
 from tests.data.pretraining.corpora import VOCABULARY, WORDS, records, tokenizer, write_corpus
@@ -62,23 +61,23 @@ def epoch_rows(plan, epoch, epochs=1, batch_size=1, **arguments):
 
 
 def streamed_rows(plan, made, copies, folder):
-    """What is written as the copies of a corpus, by shard."""
+    """What is written as each copy of a corpus, by shard."""
     job = ShardJob(str(folder), len(plan), tokenizer().get_config(), made, copies)
     os.makedirs(folder)
-    make, found = ShardMaker(job), {}
+    make, found = ShardMaker(job), [{} for _ in range(copies)]
     for shard in plan:
         make(shard)
-        stored = records(shard_path(job.folder, shard.number, job.shards))
-        found[shard.number] = rows([parse(tf.constant(stored), "bert", made.sequence_length, made.max_predictions)])
+        for copy, path in enumerate(job.paths(shard)):
+            stored = tf.constant(records(path))
+            found[copy][shard.number] = rows([parse(stored, "bert", made.sequence_length, made.max_predictions)])
     return found
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task):
     made = settings(next_sentence=task, whole_words=task == "sop")
-    files = [streamed_rows(plan, made, copies, tmp_path / str(copies)) for copies in (1, 2)]
-    first = [row for number in files[0] for row in files[0][number]]
-    second = [row for number in files[1] for row in files[1][number][len(files[0][number]) :]]
+    copies = streamed_rows(plan, made, 2, tmp_path / "files")
+    first, second = ([row for number in copy for row in copy[number]] for copy in copies)
     # Other sentences, or at least other masks; of a few tokens they may be the same.
     assert len(first) > 60 and len(set(first) & set(second)) < 0.1 * len(first)
     changes = {"next_sentence": task, "whole_words": task == "sop"}
@@ -91,7 +90,7 @@ def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task)
 
 
 def test_some_shards_of_a_plan_give_what_they_give_in_files(plan, tmp_path):
-    files = streamed_rows(plan, settings(), 1, tmp_path / "files")
+    (files,) = streamed_rows(plan, settings(), 1, tmp_path / "files")
     assert Counter(epoch_rows(plan[3:], 0)) == Counter(files[3] + files[4])
 
 

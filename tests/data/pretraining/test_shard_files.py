@@ -9,10 +9,11 @@ import tensorflow as tf
 from keras_bert.data.pretraining.shard_files import (
     describe_vocabulary,
     instance_files,
+    instances_path,
     read_sidecar,
+    read_sidecars,
     record_file,
     remove_unfinished,
-    shard_path,
     write_sidecar,
 )
 from keras_bert.text.tokenizer import BertTokenizer
@@ -84,12 +85,20 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 def test_sidecars(tmp_path):
     path = str(tmp_path / "records")
+    (tmp_path / "records").write_bytes(b"four")
     assert read_sidecar(path) is None
     write_sidecar(path, {"rate": 0.15, "text": [["\u00e9.txt", 0, 9]]})
-    assert read_sidecar(path) == {"rate": 0.15, "text": [["\u00e9.txt", 0, 9]]}
+    assert read_sidecar(path) == {"rate": 0.15, "text": [["\u00e9.txt", 0, 9]], "bytes": 4}
     write_sidecar(path, {"rate": 0.2})
-    assert read_sidecar(path) == {"rate": 0.2}
-    assert list(contents(tmp_path)) == ["records.json"]
+    assert read_sidecar(path) == {"rate": 0.2, "bytes": 4}
+    assert read_sidecars([f"{path}-2", path]) == {path: {"rate": 0.2, "bytes": 4}}
+    assert list(contents(tmp_path)) == ["records", "records.json"]
+
+
+def test_nothing_is_said_of_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(tf.errors.NotFoundError, match="records"):
+        write_sidecar(str(tmp_path / "records"), {"rate": 0.15})
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", ["", '{"instances": 3', "[1]", "\x00"])
@@ -104,7 +113,7 @@ def test_unfinished_files_are_removed_and_no_others(tmp_path, name):
     folder = os.path.join(tmp_path, name)
     os.mkdir(folder)
     kept = [
-        os.path.basename(shard_path(folder, 0, 2)),
+        os.path.basename(instances_path(folder, 0, 2)),
         "pretraining-00000-of-00002.tfrecord.json",
         ".notes.unfinished-by-me",
         ".pretraining-plans",
@@ -116,7 +125,7 @@ def test_unfinished_files_are_removed_and_no_others(tmp_path, name):
     ]
     for each in kept + left:
         open(os.path.join(folder, each), "w").close()
-    assert instance_files(folder) == [shard_path(folder, 0, 2)]
+    assert instance_files(folder) == [instances_path(folder, 0, 2)]
     remove_unfinished(folder)
     assert sorted(os.listdir(folder)) == sorted(kept)
 
@@ -127,8 +136,8 @@ def test_a_folder_that_is_not_there_has_no_files(tmp_path):
 
 
 @pytest.mark.parametrize("folder, path", [("a", "a/"), ("a/", "a/"), ("", ""), ("gs://bucket/a", "gs://bucket/a/")])
-def test_names_of_shards(folder, path):
-    assert shard_path(folder, 7, 12) == f"{path}pretraining-00007-of-00012.tfrecord"
+def test_names_of_files(folder, path):
+    assert instances_path(folder, 7, 12) == f"{path}pretraining-00007-of-00012.tfrecord"
 
 
 def test_whatever_changes_the_ids_of_a_text_is_described():

@@ -1,5 +1,6 @@
 """Shards are the same for any number of processes and after any interruption, and never mixed with another run's."""
 
+import itertools
 import multiprocessing
 import os
 import re
@@ -17,7 +18,7 @@ from keras_bert.data.pretraining.documents import tokenize_documents
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
 from keras_bert.data.pretraining.records import serialize
 from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shard_files import describe_vocabulary, instance_files, shard_path
+from keras_bert.data.pretraining.shard_files import describe_vocabulary, instance_files
 from keras_bert.data.pretraining.shards import plan_shards
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker, make_shards, missing_shards
 from keras_bert.text.tokenizer import BertTokenizer
@@ -76,9 +77,9 @@ def finish(folder, plan, num_workers=1, **changes):
 
 
 def test_names_and_nothing_else(made, corpus):
-    number = len(corpus[1])
-    assert number > 4
-    names = [f"pretraining-{shard:05d}-of-{number:05d}.tfrecord" for shard in range(number)]
+    number = 2 * len(corpus[1])
+    assert number > 8
+    names = [f"pretraining-{file:05d}-of-{number:05d}.tfrecord" for file in range(number)]
     assert sorted(contents(made)) == sorted(names + [f"{name}.json" for name in names])
     assert [Path(path).name for path in instance_files(made)] == names
 
@@ -88,9 +89,13 @@ def test_sidecars_say_what_made_the_shards(made, corpus):
     whole = [tokenize_documents(Path(path).read_text().split("\n"), tokenizer().tokenize) for path in paths]
     said = sidecars(made)
     for name in ("documents", "one_sentence_documents", "tokens"):
-        assert sum(each[name] for each in said) == sum(each.counts()[name] for each in whole) > 0
+        for copy in range(2):
+            found = sum(each[name] for each in said if each["copy"] == copy)
+            assert found == sum(each.counts()[name] for each in whole) > 0
     assert [each["instances"] for each in said] == [len(records(path)) for path in instance_files(made)]
-    for each, shard in zip(said, plan, strict=True):
+    assert [each["bytes"] for each in said] == [os.path.getsize(path) for path in instance_files(made)]
+    for each, (copy, shard) in zip(said, itertools.product(range(2), plan), strict=True):
+        assert (each["copy"], each["shard"]) == (copy, shard.number)
         assert each["text"] == [list(piece) for piece in shard.pieces]
         settings = {"sequence_length": 24, "max_predictions": 4, "seed": 7, "masking_rate": 0.15, "whole_words": False}
         expected = {**settings, **describe_vocabulary(tokenizer()), "copies": 2, "form": "bert", "mode": "streaming"}
@@ -102,27 +107,27 @@ def test_the_instances_are_those_of_the_maker_for_each_copy(made, corpus):
     maker = InstanceMaker(tokenizer(), job.settings)
     shard = corpus[1][2]
     documents = maker.read(shard)
-    expected = []
-    for copy in range(2):
+    for copy, path in enumerate(job.paths(shard)):
         rows = maker.choose(documents, shard.number, copy)
-        expected += serialize(maker.make(documents.token_ids, rows))
-    assert records(shard_path(job.folder, 2, job.shards)) == expected
+        assert records(path) == serialize(maker.make(documents.token_ids, rows))
 
 
 def test_the_same_text_gives_other_instances_in_another_shard(corpus, tmp_path):
     plan = corpus[1]
-    maker = ShardMaker(job_for(tmp_path, plan))
-    maker(plan[1])
-    maker(replace(plan[1], number=2))
-    first, second = (set(records(shard_path(str(tmp_path), number, len(plan)))) for number in (1, 2))
-    assert len(first) > 50
+    job = job_for(tmp_path, plan)
+    shards = [plan[1], replace(plan[1], number=2)]
+    for shard in shards:
+        ShardMaker(job)(shard)
+    first, second = (set(records(job.paths(shard)[0])) for shard in shards)
+    assert len(first) > 40
     assert len(first & second) < 0.1 * len(first)
 
 
 def test_gzip_and_the_other_names_hold_the_same(made, corpus, tmp_path):
     plan = corpus[1]
-    ShardMaker(job_for(tmp_path, plan, form="models", compression="gzip"))(plan[0])
-    path = shard_path(str(tmp_path), 0, len(plan))
+    job = job_for(tmp_path, plan, form="models", compression="gzip")
+    ShardMaker(job)(plan[0])
+    path = job.paths(plan[0])[0]
     found = [features(record) for record in records(path, "GZIP")]
     expected = [features(record) for record in records(made / Path(path).name)]
     other_names = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
@@ -150,7 +155,7 @@ def test_a_shard_without_text_is_a_file_without_instances(tmp_path):
     plan = plan_shards(paths, 12)
     out = tmp_path / "out"
     assert finish(out, plan) == [0, 1]
-    assert [each["instances"] > 0 for each in sidecars(out)] == [True, False]
+    assert [each["instances"] > 0 for each in sidecars(out)] == [True, False] * 2
     assert records(instance_files(out)[1]) == []
     assert finish(out, plan) == []
 
@@ -170,7 +175,12 @@ def test_nothing_is_made_twice(copied, made, corpus):
     job = job_for(copied, corpus[1])
     missing, finished = missing_shards(job, corpus[1])
     assert missing == []
-    assert finished == sidecars(made)
+    assert sum(counts["instances"] for counts in finished) == sum(each["instances"] for each in sidecars(made))
+    names = "documents", "one_sentence_documents", "tokens"
+    said = [each for each in sidecars(made) if each["copy"] == 0]
+    assert [[counts[name] for name in names] for counts in finished] == [
+        [each[name] for name in names] for each in said
+    ]
     assert finish(copied, corpus[1], num_workers=2) == []
 
 
@@ -192,8 +202,10 @@ def test_any_name_of_a_folder(tmp_path, made, corpus, name):
     (Path(folder) / ".pretraining-00002-of-00009.tfrecord.unfinished-1").touch()
     assert missing_shards(job_for(folder, plan), plan)[0] == plan[2:]
     expected = contents(made)
-    assert contents(Path(folder)) == {name: expected[name] for name in list(expected)[:4]}
-    with pytest.raises(FileExistsError, match="belongs to another run: this one has 3 shards"):
+    paths = [path for shard in plan[:2] for path in job_for(folder, plan).paths(shard)]
+    names = sorted(os.path.basename(path) + suffix for path in paths for suffix in ("", ".json"))
+    assert contents(Path(folder)) == {name: expected[name] for name in names}
+    with pytest.raises(FileExistsError, match="belongs to another run: this one has 3 shards in 2 copies"):
         missing_shards(job_for(folder, plan[:3]), plan[:3])
 
 
@@ -207,7 +219,7 @@ def test_an_error_in_one_shard_keeps_the_others(tmp_path, made, corpus):
     out = tmp_path / "out"
     with pytest.raises(ValueError, match=rf"1\.txt is not UTF-8: byte {len(content) - 9} "):
         finish(out, plan)
-    assert len(instance_files(out)) == len(plan) - 1
+    assert len(instance_files(out)) == 2 * (len(plan) - 1)
     assert not [name for name in contents(out) if name.startswith(".")]
     assert [shard.number for shard in missing_shards(job_for(out, plan), plan)[0]] == [len(plan) - 1]
 
@@ -223,7 +235,6 @@ def test_an_error_in_one_shard_keeps_the_others(tmp_path, made, corpus):
             {"settings": InstanceSettings(sequence_length=32, max_predictions=4, seed=7, masking_rate=0.2)},
             "sequence_length is 24 there and 32 here; masking_rate is 0.15 there and 0.2 here",
         ),
-        ({"copies": 3}, "copies is 2 there and 3 here"),
         ({"form": "models"}, "form is 'bert' there and 'models' here"),
         ({"compression": "gzip"}, "compression is 'none' there and 'gzip' here"),
         (
@@ -254,12 +265,15 @@ def test_another_corpus_is_refused(copied, corpus, tmp_path_factory):
         finish(copied, other_plan)
     with pytest.raises(FileExistsError, match=f"belongs to another run: this one has {len(plan) - 1} shards"):
         finish(copied, plan[:-1])
+    with pytest.raises(FileExistsError, match=f"belongs to another run: this one has {len(plan)} shards in 3 copies"):
+        finish(copied, plan, copies=3)
 
 
 def test_a_sidecar_alone_is_of_the_other_run_too(copied, corpus):
     next(copied.glob("*-00003-of-*.tfrecord")).unlink()
-    with pytest.raises(FileExistsError, match="copies is 2 there and 3 here"):
-        finish(copied, corpus[1], copies=3)
+    other = InstanceSettings(sequence_length=24, max_predictions=4, seed=8)
+    with pytest.raises(FileExistsError, match="seed is 7 there and 8 here"):
+        finish(copied, corpus[1], settings=other)
 
 
 def test_a_broken_sidecar(copied, corpus):
@@ -286,7 +300,8 @@ def test_jobs_that_cannot_be(tmp_path, corpus, changes, message):
 
 def test_what_no_process_could_do_is_said_before_any_is_started(tmp_path, corpus, monkeypatch):
     plan = corpus[1]
-    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", lambda self: pytest.fail("a process starts"))
+    process = multiprocessing.context.ForkServerProcess
+    monkeypatch.setattr(process, "start", lambda self: pytest.fail("a process starts"))
     with pytest.raises(ValueError, match="num_workers must be at least 1, got 0"):
         finish(tmp_path, plan, num_workers=0)
     without_mask = BertTokenizer([*VOCABULARY[:4], "river"], lower_case=True).get_config()
