@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.python_operation import python_operation
+from tests.forked import ForkedProgram
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -120,7 +121,7 @@ ENDINGS = [
 @pytest.mark.parametrize(("ending", "sent", "status"), ENDINGS)
 def test_the_program_ends_with_its_own_status(ending, sent, status):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    program = subprocess.Popen(
+    program = ForkedProgram(
         [sys.executable, "-c", PROGRAM + ending],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 import keras_bert
 from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
+from tests.forked import run as run_forked
 from tests.toys import toy_classifier, toy_reviews
 
 AVERAGES = ["macro", "micro", "weighted"]
@@ -319,7 +319,7 @@ def test_arguments_that_make_no_sense_are_refused(make, message):
 @pytest.mark.slow
 def test_two_replicas_score_as_one_device():
     program = [sys.executable, "-m", "tests.metrics.replicated_program"]
-    run = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    run = run_forked(program, cwd=Path(__file__).parents[2])
     assert run.returncode == 0, run.stderr[-3000:]
     found = json.loads(run.stdout.splitlines()[-1])
     assert found["two"] == pytest.approx(found["one"], abs=1e-5)

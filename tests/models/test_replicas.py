@@ -1,9 +1,10 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run as run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.slow
 def found():
     """What the program on two logical devices printed."""
     program = [sys.executable, "-m", "tests.models.replicated_program"]
-    run = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    run = run_forked(program, cwd=Path(__file__).parents[2])
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(run.stdout.splitlines()[-1])
 

@@ -11,6 +11,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from tests.addresses import free_addresses
+from tests.forked import ForkedProgram
 
 SECONDS = 300
 UPDATES = 500  # 25 epochs of 160 examples
@@ -31,9 +32,7 @@ class Program:
         self._said = run_dir.with_name(f"{run_dir.name}_{time.monotonic_ns()}.log")
         self._earlier_records = len(self._all_records())
         with open(self._said, "w") as said:
-            self.process = subprocess.Popen(
-                command, cwd=Path(__file__).parents[2], stdout=said, stderr=subprocess.STDOUT
-            )
+            self.process = ForkedProgram(command, cwd=Path(__file__).parents[2], stdout=said, stderr=subprocess.STDOUT)
 
     @property
     def said(self):

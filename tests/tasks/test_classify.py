@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from keras_bert.models.classifier import BertClassifier
 from tasks import classify
 from tasks.fine_tuning import fine_tune
+from tests.forked import run as run_forked
 from tests.tasks.test_glue import ARGUMENTS
 from tests.toys import toy_classifier, toy_reviews
 
@@ -148,10 +148,10 @@ def test_rows_held_out_stay_held_out(toy_checkpoint, tmp_path):
     first = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     (tmp_path / "run" / "evaluation.json").unlink()
     command = ["tasks.classify", "--mode=eval", f"--run_dir={tmp_path / 'run'}", f"--train_file={train}", "--seed=1"]
-    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    answer = run_forked([sys.executable, "-m", *command])
     assert answer.returncode == 0, answer.stderr[-2000:]
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text()) == first
     command[1:] = ["--mode=eval", f"--run_dir={tmp_path / 'new'}", f"--train_file={train}x"]
-    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    answer = run_forked([sys.executable, "-m", *command])
     assert answer.stderr.splitlines()[-1].startswith("tasks.classify: ")
     assert "Traceback" not in answer.stderr

@@ -12,6 +12,8 @@ import tensorflow as tf
 from tasks import training_input as module
 from tasks.training_input import check_training_input, errors_of_service
 from tests.addresses import free_addresses
+from tests.forked import ForkedProgram
+from tests.forked import run as run_forked
 from tests.tasks.programs import SECONDS, Workers
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def service():
-    process = subprocess.Popen(
+    process = ForkedProgram(
         [sys.executable, "-m", "tools.data_service", "--port=0", "--workers=2"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -59,9 +61,9 @@ def test_a_run_with_a_service_is_another_than_one_without(service, toy_glue, toy
         *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", "--mode=train", "--epochs=1"),
         *(f"--init_checkpoint={toy_checkpoint}", f"--run_dir={tmp_path / 'run'}", "--max_seq_length=16"),
     ]
-    first = subprocess.run([*command, f"--data_service={service}"], cwd=ROOT, capture_output=True, text=True)
+    first = run_forked([*command, f"--data_service={service}"], cwd=ROOT)
     assert first.returncode == 0, first.stderr[-3000:]
-    other = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    other = run_forked(command, cwd=ROOT)
     assert other.returncode == 1
     assert "data_service is None, there it was True" in other.stderr
 
@@ -74,11 +76,8 @@ def test_a_run_with_a_service_is_another_than_one_without(service, toy_glue, toy
     ],
 )
 def test_flags_that_cannot_be_are_refused(flags, message):
-    answer = subprocess.run(
-        [sys.executable, "-m", "tasks.glue", "--task=rte", "--data_dir=none", "--run_dir=none", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+    answer = run_forked(
+        [sys.executable, "-m", "tasks.glue", "--task=rte", "--data_dir=none", "--run_dir=none", *flags], cwd=ROOT
     )
     assert answer.returncode != 0
     assert message in answer.stdout + answer.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run as run_forked
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 from tools import benchmark
 from tools.benchmarks import encoder, masking, optimizer, pretraining_data, sst2, tokenizer
@@ -268,17 +269,22 @@ def test_encoder_beside_a_peer(tmp_path):
 
 
 @pytest.mark.slow
-def test_training(tmp_path):
-    output = tmp_path / "figures.json"
-    sizes = ["--batch_size=4", "--sequence_length=8", "--updates=5"]
-    answer = run_benchmark("--suite=training", *sizes, "--turns=1", f"--output={output}")
+@pytest.mark.parametrize("name", ["keras_bert", "two replicas"])
+def test_training(name):
+    code = (
+        "import json, sys; from tools.benchmarks import training\n"
+        "training.MINILM.update(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=32)\n"
+        "figures, remark = training.PROGRAMS[sys.argv[1]](4, 8, 'float32', 5)\n"
+        "print(json.dumps([list(figures.items()), remark]))"
+    )
+    answer = run_forked([sys.executable, "-c", code, name], cwd=ROOT)
     assert answer.returncode == 0, answer.stderr[-2000:]
-    (turn,) = json.loads(output.read_text())["turns"]
-    assert list(turn) == ["keras_bert", "two replicas"]
-    for figures in turn.values():
-        assert list(figures) == ["update ms", "host %", "log %", "checkpoint ms"]
-        assert 0 < figures["log %"] < figures["host %"] < 100
-        assert figures["checkpoint ms"] > figures["update ms"] * figures["host %"] / 100 > 0
+    figures, remark = json.loads(answer.stdout.splitlines()[-1])
+    figures = {" ".join(name): value for name, value in figures}
+    assert list(figures) == ["update ms", "host %", "log %", "checkpoint ms"]
+    assert 0 < figures["log %"] < figures["host %"] < 100
+    assert figures["checkpoint ms"] > figures["update ms"] * figures["host %"] / 100 > 0
+    assert remark == f"{2 if name == 'two replicas' else 1} replicas, 5 updates"
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tests.data.pretraining.corpora import (
     write_corpus,
     write_vocabulary,
 )
+from tests.forked import run as run_forked
 from tools import create_pretraining_data
 
 ROOT = Path(__file__).parents[2]
@@ -121,22 +122,22 @@ def test_settings_that_are_wrong_are_refused_before_anything_is_read(tmp_path, o
 @pytest.mark.slow
 def test_contradictions_and_errors_are_one_line(tmp_path, corpus):
     exact = {**corpus, "exact": True, "output_file": tmp_path / "records"}
-    programs = [
-        start(**exact, num_workers=2),
-        start(**{**corpus, "input_file": tmp_path / "missing.txt"}, output_dir=tmp_path / "out"),
-        start(**corpus, output_dir=one_file(tmp_path, "a file") / "out"),
-        subprocess.Popen(
-            [sys.executable, "-m", "tools.create_pretraining_data", *arguments(**corpus, output_dir="out"), "more.txt"],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ),
-    ]  # fmt: skip
-    answers = [(*program.communicate(), program.returncode) for program in programs]
-    assert all(code == 1 for *_, code in answers)
-    assert all("Traceback" not in output + errors for output, errors, _ in answers)
-    assert "the original has no --num_workers; leave it out with --exact" in "".join(answers[0][:2])
-    assert f"tools.create_pretraining_data: --input_file: no file is named {tmp_path}/missing.txt" in answers[1][1]
-    assert "text.txt is not a directory" in answers[2][1] or "Not a directory" in answers[2][1]
-    assert "unexpected arguments: more.txt" in "".join(answers[3][:2])
+    commands = [
+        arguments(**exact, num_workers=2),
+        arguments(**{**corpus, "input_file": tmp_path / "missing.txt"}, output_dir=tmp_path / "out"),
+        arguments(**corpus, output_dir=one_file(tmp_path, "a file") / "out"),
+        [*arguments(**corpus, output_dir="out"), "more.txt"],
+    ]
+    answers = [
+        run_forked([sys.executable, "-m", "tools.create_pretraining_data", *each], cwd=ROOT) for each in commands
+    ]
+    assert all(answer.returncode == 1 for answer in answers)
+    said = [answer.stdout + answer.stderr for answer in answers]
+    assert all("Traceback" not in each for each in said)
+    assert "the original has no --num_workers; leave it out with --exact" in said[0]
+    assert f"tools.create_pretraining_data: --input_file: no file is named {tmp_path}/missing.txt" in said[1]
+    assert "text.txt is not a directory" in said[2] or "Not a directory" in said[2]
+    assert "unexpected arguments: more.txt" in said[3]
     assert set(contents(tmp_path)) == {"text.txt"}
 
 

@@ -10,13 +10,14 @@ import pytest
 import tensorflow as tf
 
 from tests.addresses import free_addresses
+from tests.forked import ForkedProgram
 
 SECONDS = 120
 ROOT = Path(__file__).parents[2]
 
 
 def start(*flags):
-    return subprocess.Popen(
+    return ForkedProgram(
         [sys.executable, "-m", "tools.data_service", *flags],
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -1,7 +1,6 @@
 """A file of any size is classified in order, in bounded memory, completely or not at all."""
 
 import contextlib
-import functools
 import json
 import random
 import signal
@@ -16,6 +15,7 @@ import pytest
 from absl import flags
 
 from keras_bert.data.bad_rows import BadRows
+from tests.forked import ForkedProgram
 from tests.toys import toy_classifier, toy_reviews
 from tools import predict
 from tools.prediction_files import Row, read_rows
@@ -347,7 +347,7 @@ def test_missing_columns_are_named_and_nothing_is_written(models, tmp_path):
 
 
 def program(*arguments, **options):
-    return subprocess.Popen(
+    return ForkedProgram(
         [sys.executable, "-m", "tools.predict", *map(str, arguments)],
         cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
     )  # fmt: skip
@@ -381,9 +381,7 @@ def test_an_interrupt_removes_the_unfinished_output(models, tmp_path):
         "--format=txt",
         f"--output={tmp_path / 'out.tsv'}",
     ]
-    # A shell that starts these tests in the background lets them ignore interrupts, and programs inherit that.
-    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = program(*arguments, "--chunk_size=1", preexec_fn=listens)
+    process = program(*arguments, "--chunk_size=1")
     try:
         process.stdin.write("good\n" * 100)
         process.stdin.flush()

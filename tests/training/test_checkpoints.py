@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.training.checkpoints import TrainingCheckpoints
+from tests.forked import run as run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -423,7 +423,7 @@ def test_bad_arguments(tmp_path, arguments, message):
 def program(function, *arguments):
     code = f"from tests.training.test_checkpoints import {function}; {function}(*{arguments!r})"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    return run_forked([sys.executable, "-c", code], cwd=ROOT, env=environment)
 
 
 def save_on_a_full_disk(path):

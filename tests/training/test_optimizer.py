@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
+from tests.forked import run as run_forked
 from tests.reference import optimizer as reference
 from tests.training import mirrored_program
 
@@ -422,7 +422,7 @@ def test_outside_a_replica_it_says_where_to_call_it():
 def mirrored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mirrored")
     command = [sys.executable, "-m", "tests.training.mirrored_program", str(folder)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], capture_output=True, timeout=300)
+    run_forked(command, cwd=Path(__file__).parents[2], timeout=300).check_returncode()
     return np.load(folder / "weights.npz")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from keras_bert.training.strategy import make_strategy
 from tests.addresses import free_addresses
+from tests.forked import ForkedProgram
 from tests.training.replicas_program import BATCH_SIZES, FACTOR, OVERFLOWING, results
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ MODES = ("one", "mirrored", "worker0", "worker1")
 def start(mode, output, *arguments):
     program = [sys.executable, "-m", "tests.training.replicas_program", mode, str(output), *arguments]
     with open(f"{output}.log", "w") as log:
-        return subprocess.Popen(program, cwd=Path(__file__).parents[2], stdout=log, stderr=subprocess.STDOUT)
+        return ForkedProgram(program, cwd=Path(__file__).parents[2], stdout=log, stderr=subprocess.STDOUT)
 
 
 def finish(process, output):

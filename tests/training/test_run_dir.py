@@ -13,6 +13,7 @@ import pytest
 
 import keras_bert.training.run_dir
 from keras_bert.training.run_dir import RunDirectory, read_configuration, write_json
+from tests.forked import ForkedProgram
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = {"learning_rate": 5e-5, "labels": ["a", "b"], "seed": None}
@@ -94,7 +95,7 @@ def open_elsewhere(path):
         f"run = RunDirectory({str(path)!r}, {CONFIGURATION!r}); print('open', flush=True); sys.stdin.read()"
     )
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    process = subprocess.Popen(
+    process = ForkedProgram(
         [sys.executable, "-c", code],
         cwd=ROOT,
         env=environment,

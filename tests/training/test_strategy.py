@@ -25,6 +25,7 @@ from keras_bert.training.strategy import (
     worker_of,
 )
 from tests.addresses import free_addresses
+from tests.forked import ForkedProgram
 
 CLUSTER = Cluster(("a:1", "b:1"), 0)
 
@@ -117,7 +118,7 @@ class Pair:
         self.lost, self.number = lost, number
         self.addresses = free_addresses(2)
         self.processes = [
-            subprocess.Popen(
+            ForkedProgram(
                 [
                     *(sys.executable, "-m", "tests.training.workers_program", ",".join(self.addresses), str(index)),
                     *(str(lost), str(int(number)), *(["busy"] if busy else [])),

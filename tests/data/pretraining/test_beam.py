@@ -1,7 +1,6 @@
 """Beam makes the files of the streaming mode, on any runner and after any failure."""
 
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ from keras_bert.data.pretraining.settings import InstanceSettings
 from keras_bert.data.pretraining.shards import Shard, plan_shards
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker, make_shards, missing_shards
 from tests.data.pretraining.corpora import contents, tokenizer, write_corpus, write_vocabulary
+from tests.forked import run as run_forked
 
 ROOT = Path(__file__).parents[3]
 SHARD_BYTES = 2000
@@ -145,7 +145,7 @@ def test_an_error_of_a_worker_names_file_and_byte(apache_beam, tmp_path, job, pl
 def test_the_program(apache_beam, tmp_path, expected, plan, job):
     def run(*arguments):
         corpus = sorted({piece[0] for shard in plan for piece in shard.pieces})
-        return subprocess.run(
+        return run_forked(
             [
                 *(sys.executable, "-m", "tools.create_pretraining_data", f"--input_file={','.join(corpus)}"),
                 *(f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}", f"--output_dir={tmp_path / 'made'}"),
@@ -153,9 +153,6 @@ def test_the_program(apache_beam, tmp_path, expected, plan, job):
                 *(f"--shard_megabytes={SHARD_BYTES / 1e6}", "--runner=direct", *arguments),
             ],
             cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     answer = run("--", "--flink_mastr=localhost:8081")

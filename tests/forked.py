@@ -1,0 +1,177 @@
+"""Python programs that begin at once, as copies of a process that has imported TensorFlow and this package.
+
+The imports take six seconds of CPU time, which a test that starts several programs would spend on each. Otherwise a
+program is what `subprocess` would start: a process of its own with its own arguments, environment, folder and streams,
+which runs as `__main__` and ends as Python ends. Only what is read from the environment during the imports, such as
+KERAS_BACKEND, is that of the tests.
+"""
+
+import array
+import functools
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_LONGEST_REQUEST = 1 << 20
+_STREAMS = 3
+_NUMBER = "q"
+
+
+class ForkedProgram(subprocess.Popen):
+    """A `subprocess.Popen` of `[sys.executable, "-m" or "-c", ...]`, without the time that the imports take.
+
+    Args:
+        command: list of str or Path.
+        **options: of `subprocess.Popen`: cwd, env, text, stdin, stdout, stderr.
+    """
+
+    def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *others):
+        *_, read_in, write_in, read_out, write_out, read_error, write_error = others[:9]
+        assert preexec_fn is None and not pass_fds and args[0] == sys.executable and args[1] in ("-m", "-c"), args
+        request = {
+            "arguments": [os.fsdecode(argument) for argument in args[1:]],
+            "environment": dict(os.environ if env is None else env),
+            "folder": os.fsdecode(cwd or os.getcwd()),
+        }
+        self._status, status = os.pipe()
+        streams = [own if given == -1 else given for own, given in enumerate((read_in, write_out, write_error))]
+        connection = _server()
+        socket.send_fds(connection, [json.dumps(request).encode()], [*streams, status])
+        os.close(status)
+        (self.pid,) = array.array(_NUMBER, connection.recv(8))
+        self._child_created = True
+        self._close_pipe_fds(read_in, write_in, read_out, write_out, read_error, write_error)
+
+    def _try_wait(self, wait_flags):
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        (status,) = array.array(_NUMBER, os.read(self._status, 8))
+        os.close(self._status)
+        return self.pid, status
+
+    def _internal_poll(self, **_):
+        if self.returncode is None and self._child_created:
+            process, status = self._try_wait(os.WNOHANG)
+            if process:
+                self._handle_exitstatus(status)
+        return self.returncode
+
+
+def run(command, timeout=None, **options):
+    """`subprocess.run` of such a program, with its outputs as text.
+
+    Args:
+        command: list of str or Path.
+        timeout: float or None, in seconds.
+        **options: of `ForkedProgram`.
+
+    Returns:
+        `subprocess.CompletedProcess`.
+    """
+    with ForkedProgram(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
+        try:
+            outputs = program.communicate(timeout=timeout)
+        finally:
+            program.kill()
+    return subprocess.CompletedProcess(command, program.returncode, *outputs)
+
+
+@functools.cache
+def _server():
+    """The connection to the process that is copied; it ends with this one."""
+    connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    subprocess.Popen(
+        [sys.executable, "-m", "tests.forked", str(other.fileno())],
+        pass_fds=[other.fileno()],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+    )
+    other.close()
+    return connection
+
+
+def _serve(connection):
+    """Copies this process for each request. Returns, in the copy, what it is to run."""
+    children = {}  # by process, where its status is awaited
+    woken, wake = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([connection, woken], [], [])
+        if woken in ready:
+            os.read(woken, 1024)
+            _report_ended(children)
+        if connection in ready:
+            message, files, _, _ = socket.recv_fds(connection, _LONGEST_REQUEST, _STREAMS + 1)
+            if not message:
+                sys.exit()
+            *streams, status = files
+            process = os.fork()
+            if process == 0:
+                signal.set_wakeup_fd(-1)
+                for each in (connection.detach(), woken, wake, status, *children.values()):
+                    os.close(each)
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                    os.close(stream)
+                return json.loads(message)
+            for stream in streams:
+                os.close(stream)
+            children[process] = status
+            connection.send(array.array(_NUMBER, [process]))
+
+
+def _report_ended(children):
+    while children:
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if not process:
+            return
+        os.write(children[process], array.array(_NUMBER, [status]))
+        os.close(children.pop(process))
+
+
+def _become(request):
+    """Makes this process the program that is asked for."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    kind, program, *arguments = request["arguments"]
+    sys.path[0] = request["folder"] if kind == "-m" else ""
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    if kind == "-m":
+        sys.argv = [program, *arguments]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [kind, *arguments]
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(compile(program, "<string>", "exec"), main.__dict__)
+
+
+def _import():
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401
+
+    import keras_bert.export.saved_model
+    import keras_bert.text.preprocessor
+    import keras_bert.training.trainer  # noqa: F401
+
+    # A process whose TensorFlow has run has threads, which a copy of it lacks. This is an error there.
+    tf.config.threading.set_inter_op_parallelism_threads(tf.config.threading.get_inter_op_parallelism_threads())
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    _import()
+    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
