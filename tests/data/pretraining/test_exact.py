@@ -98,7 +98,8 @@ def test_the_features_in_the_files(made, golden, tmp_path, form):
             values = expected[golden_name][turn::2]
             np.testing.assert_array_equal(np.reshape(parsed[name], values.shape), values)
     sidecar = json.loads((tmp_path / "two.json").read_text())
-    assert sidecar == {"seed": 12345, "mode": "exact", "form": form, "instances": known["num_instances"] // 2}
+    number, size = known["num_instances"] // 2, (tmp_path / "two").stat().st_size
+    assert sidecar == {"seed": 12345, "mode": "exact", "form": form, "instances": number, "bytes": size}
 
 
 # Reading.
