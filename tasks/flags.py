@@ -15,11 +15,58 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("bert", "linear")
 
 
+def define_training_flags(schedule="bert"):
+    """Defines the flags of every training program; called by one, not on import.
+
+    Args:
+        schedule: str. The default decay of the learning rate.
+    """
+    flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.", required=True)
+    flags.DEFINE_integer("micro_batches", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1)
+    flags.DEFINE_bool("recompute", False, "Compute activations anew for the gradient, to save memory.")
+    flags.DEFINE_bool("jit", False, "Compile forward and backward pass with XLA, once for every shape of a batch.")
+    flags.DEFINE_integer("seed", 1, "Seed of the new layers, of the dropout and of the order of the data.", 0)
+    flags.DEFINE_enum("schedule", schedule, SCHEDULES, "Decay of the learning rate; see WarmupSchedule.")
+    flags.DEFINE_float("weight_decay", 0.01, "Decay of the weights.", lower_bound=0.0)
+    flags.DEFINE_float("clip_norm", 1.0, "Largest global norm of the gradients.", lower_bound=1e-9)
+    flags.DEFINE_enum("precision", "float32", PRECISIONS, "mixed_bfloat16 is faster where the processor has it.")
+    flags.DEFINE_bool("deterministic", False, "Make every operation give the same bits each time; slower.")
+    flags.DEFINE_integer(
+        "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
+    )
+    flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
+    flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
+    tasks.distribution.define_distribution_flags()
+    flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out
+    flags.DEFINE_bool("progress", True, "Show a progress bar.")
+
+
+def training_arguments():
+    """The values of those flags that a `Trainer` takes; to be called before TensorFlow computes anything.
+
+    It makes the strategy, and sets TensorFlow to be deterministic if that is asked for.
+
+    Returns:
+        dict: `run_dir`, `strategy`, and arguments of `Trainer`.
+
+    Raises:
+        ValueError, RuntimeError, OSError: as `keras_bert.training.strategy.make_strategy`.
+    """
+    values = flags.FLAGS
+    strategy = tasks.distribution.strategy_from_flags()
+    if values.deterministic:
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    names = ("run_dir", "micro_batches", "jit", "checkpoint_every", "log_every", "steps_per_call", "progress")
+    return {"strategy": strategy, **{name: values[name].value for name in names}}
+
+
 def define_fine_tuning_flags():
     """Defines the flags; called by a program, not on import, so that one process can import several programs."""
+    define_training_flags()
     flags.DEFINE_list("mode", ["train", "eval", "export"], f"What to do, any of {','.join(MODES)}, comma-separated.")
     flags.register_validator("mode", _are_modes, f"allowed are {','.join(MODES)}, comma-separated, each at most once")
-    flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.", required=True)
     flags.DEFINE_string(
         "init_checkpoint", None, "Weights to begin with: a checkpoint, the folder of another run, or a preset's name."
     )
@@ -31,23 +78,16 @@ def define_fine_tuning_flags():
     flags.DEFINE_bool(
         "static_shapes", None, "Pad all batches to one shape, which XLA compiles once; default: only on a TPU."
     )
-    flags.DEFINE_integer("micro_batches", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1)
-    flags.DEFINE_bool("recompute", False, "Compute activations anew for the gradient, to save memory.")
-    flags.DEFINE_bool("jit", False, "Compile forward and backward pass with XLA, once for every shape of a batch.")
     flags.DEFINE_float("learning_rate", 5e-5, "Peak of the learning rate.")
     flags.register_validator("learning_rate", lambda rate: 0 < rate < float("inf"), "must be a positive number")
     flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
     flags.register_validator("learning_rates", _are_rates, "must be positive numbers, comma-separated, none twice")
     flags.DEFINE_integer("restarts", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
-    flags.DEFINE_integer("seed", 1, "Seed of the new layers, of the dropout and of the order of the data.", 0)
     flags.DEFINE_integer("max_seq_length", 128, "Most tokens in an input; longer texts are cut off.", lower_bound=3)
     flags.DEFINE_string("freeze", "none", "What stays as it is: none, embeddings, encoder, or a number of blocks.")
     flags.register_validator("freeze", _is_freeze, "allowed are none, embeddings, encoder, or a positive number")
     flags.DEFINE_float("dropout", 0.1, "Dropout before the new layer.", lower_bound=0.0, upper_bound=0.999)
-    flags.DEFINE_enum("schedule", "bert", SCHEDULES, "Decay of the learning rate; see WarmupSchedule.")
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates that warm up.", 0.0, 1.0)
-    flags.DEFINE_float("weight_decay", 0.01, "Decay of the weights.", lower_bound=0.0)
-    flags.DEFINE_float("clip_norm", 1.0, "Largest global norm of the gradients.", lower_bound=1e-9)
     flags.DEFINE_bool(
         "bias_correction", None, "Adam's bias correction, which the original lacks; default: below 10,000 examples."
     )
@@ -57,20 +97,10 @@ def define_fine_tuning_flags():
     flags.DEFINE_integer(
         "reinitialize_blocks", None, "How many of the highest blocks begin anew, with the pooler; default: nothing.", 0
     )
-    flags.DEFINE_enum("precision", "float32", PRECISIONS, "mixed_bfloat16 is faster where the processor has it.")
-    flags.DEFINE_bool("deterministic", False, "Make every operation give the same bits each time; slower.")
     flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: once an epoch.", 1)
     flags.DEFINE_integer("patience", None, "End after so many evaluations in a row without a better score.", 1)
-    flags.DEFINE_integer(
-        "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
-    )
-    flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
-    flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
     flags.DEFINE_integer("eval_batch_size", 64, "Examples in a batch of evaluation and prediction.", lower_bound=1)
     flags.DEFINE_enum("export_dtype", None, ["float32", "bfloat16"], "dtype of the SavedModel; default: the model's.")
-    tasks.distribution.define_distribution_flags()
-    flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out
-    flags.DEFINE_bool("progress", True, "Show a progress bar.")
     flags.DEFINE_string(
         "data_service", None, "grpc://host:port of a tf.data service that makes the batches; see tools.data_service."
     )
@@ -99,15 +129,10 @@ def fine_tuning_arguments():
     if values.token_budget is not None and not values.bucket_step:
         raise flags.IllegalFlagValueError("--token_budget needs length buckets: --bucket_step must be at least 1")
     rates = [float(rate) for rate in values.learning_rates or [values.learning_rate]]
-    strategy = tasks.distribution.strategy_from_flags()
-    if values.deterministic:
-        import tensorflow as tf
-
-        tf.config.experimental.enable_op_determinism()
+    training = training_arguments()
     return {
-        "strategy": strategy,
+        **training,
         "modes": tuple(values.mode),
-        "run_dir": values.run_dir,
         "init_checkpoint": values.init_checkpoint,
         "learning_rates": rates,
         "seeds": [values.seed + restart for restart in range(values.restarts)],
@@ -120,7 +145,9 @@ def fine_tuning_arguments():
         "batch_size": values.batch_size if values["batch_size"].present or not values.token_budget else None,
         "token_budget": values.token_budget,
         "bucket_step": values.bucket_step or None,
-        "static_shapes": needs_static_shapes(strategy) if values.static_shapes is None else values.static_shapes,
+        "static_shapes": needs_static_shapes(training["strategy"])
+        if values.static_shapes is None
+        else values.static_shapes,
         "schedule": values.schedule,
         "warmup_proportion": values.warmup_proportion,
         "weight_decay": values.weight_decay,
@@ -130,15 +157,9 @@ def fine_tuning_arguments():
         "reinitialize_blocks": values.reinitialize_blocks,
         "patience": values.patience,
         "recompute": values.recompute,
-        "jit": values.jit,
         "evaluate_every": values.evaluate_every,
-        "micro_batches": values.micro_batches,
-        "checkpoint_every": values.checkpoint_every,
-        "log_every": values.log_every,
-        "steps_per_call": values.steps_per_call,
         "eval_batch_size": values.eval_batch_size,
         "export_dtype": values.export_dtype,
-        "progress": values.progress,
         "data_service": values.data_service,
         "given": frozenset(name for name in values if values[name].present),
     }

@@ -2,11 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json
-from keras_bert.checkpoints.layout import expected_classifier_shapes, expected_encoder_shapes
-from keras_bert.checkpoints.piece import Piece, encoder_pieces, without_absent_pooler
+from keras_bert.checkpoints.layout import (
+    expected_classifier_shapes,
+    expected_encoder_shapes,
+    expected_pretraining_shapes,
+)
+from keras_bert.checkpoints.piece import Piece, encoder_pieces, pretraining_pieces, without_absent_pooler
 from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
 
 CONFIG_NAME = "bert_config.json"
@@ -74,7 +79,7 @@ def read_google_bert(prefix: Path) -> Checkpoint:
     FileNotFoundError: no_such_folder/bert_config.json: there is no such file; ...
     """
     config_path = prefix.with_name(CONFIG_NAME)
-    arguments = encoder_arguments(read_json(config_path), config_path, _ACTIVATIONS)
+    arguments = read_bert_config(config_path)
     vocabulary_path = find_vocabulary(prefix.parent, arguments["vocab_size"], config_path)
     tensors = _open_checkpoint(prefix)
     pieces = encoder_pieces(arguments["num_hidden_layers"], lambda name: f"bert/{name}", kernels_transposed=False)
@@ -85,6 +90,8 @@ def read_google_bert(prefix: Path) -> Checkpoint:
         shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
     else:
         pieces = without_absent_pooler(pieces, tensors.entries.keys())
+    pieces |= pretraining_pieces(lambda name: name, tensors.entries.keys(), kernels_transposed=False)
+    shapes |= expected_pretraining_shapes(arguments)
     arrays = tensors.assemble(pieces, shapes)
     slots = {name for name in tensors.entries if name in _COUNTERS or name.rpartition("/")[0] in tensors.entries}
     used = {name for piece in pieces.values() for name in piece.names}
@@ -99,6 +106,30 @@ def read_google_bert(prefix: Path) -> Checkpoint:
         unused=tuple(sorted(tensors.entries.keys() - used - slots)),
         skipped_optimizer_slots=len(slots),
     )
+
+
+def read_bert_config(path: Path) -> dict[str, Any]:
+    """Reads a `bert_config.json` (google-research/bert `modeling.py`, `BertConfig`).
+
+    Args:
+        path: Path of the file. Its "gelu" becomes "gelu_new", the tanh form that `modeling.py` computes.
+
+    Returns:
+        dict, constructor arguments of the encoder.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the configuration is not possible.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "bert_config.json"
+    >>> _ = path.write_text('''{"vocab_size": 7, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
+    ...     "intermediate_size": 16, "max_position_embeddings": 8, "type_vocab_size": 2, "hidden_act": "gelu"}''')
+    >>> read_bert_config(path)["hidden_act"]
+    'gelu_new'
+    """
+    return encoder_arguments(read_json(path), path, _ACTIVATIONS)
 
 
 def _index_of(prefix):

@@ -10,8 +10,12 @@ from safetensors import SafetensorError, safe_open
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
-from keras_bert.checkpoints.layout import expected_classifier_shapes, expected_encoder_shapes
-from keras_bert.checkpoints.piece import Piece, encoder_pieces, without_absent_pooler
+from keras_bert.checkpoints.layout import (
+    expected_classifier_shapes,
+    expected_encoder_shapes,
+    expected_pretraining_shapes,
+)
+from keras_bert.checkpoints.piece import Piece, encoder_pieces, pretraining_pieces, without_absent_pooler
 from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
 
 WEIGHTS_NAME = "model.safetensors"
@@ -59,8 +63,9 @@ def find_hugging_face_weights(path: Path) -> Path | None:
 def read_hugging_face(weights: Path) -> Checkpoint:
     """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
 
-    The head is read where `config.json` names the architecture `BertForSequenceClassification`; the tensors of other
-    heads are listed in `unused`. Models without a pooler (for tokens, for question answering) are read without it.
+    The classifier's head is read where `config.json` names the architecture `BertForSequenceClassification`, and those
+    of pre-training where there are tensors of them; the tensors of other heads are listed in `unused`. Models without
+    a pooler (for tokens, for question answering) are read without it.
 
     Args:
         weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
@@ -99,6 +104,8 @@ def read_hugging_face(weights: Path) -> Checkpoint:
             shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
         else:
             pieces = without_absent_pooler(pieces, tensors.entries.keys())
+        pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
+        shapes |= expected_pretraining_shapes(arguments)
         arrays = tensors.assemble(pieces, shapes)
     used = {name for piece in pieces.values() for name in piece.names}
     return Checkpoint(
@@ -132,17 +139,41 @@ def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[
     ('embeddings.LayerNorm.weight',)
     """
     prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+    return encoder_pieces(
+        num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
+    )
+
+
+def hugging_face_pretraining_pieces(names: Collection[str]) -> dict[str, Piece]:
+    """Where the variables of the heads of pre-training stand in a safetensors file.
+
+    Args:
+        names: collection of str, the names that the file holds. A head of which it has nothing is left out.
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> hugging_face_pretraining_pieces({"cls.predictions.bias"})["masked_lm/transform/kernel"].names
+    ('cls.predictions.transform.dense.weight',)
+    """
 
     def name_in_file(original):
-        legacy = prefix + original.replace("/layer_", "/layer/").replace("/", ".")
-        if "LayerNorm" in original and legacy in names:
-            return legacy
-        module, _, leaf = legacy.rpartition(".")
-        if leaf.endswith("_embeddings"):
-            return f"{legacy}.weight"
-        return f"{module}.{'weight' if leaf in ('kernel', 'gamma') else 'bias'}"
+        renamed = original.replace("/output_weights", "/kernel").replace("/output_bias", "/bias")
+        return _name_in_file("", renamed, names)
 
-    return encoder_pieces(num_hidden_layers, name_in_file, kernels_transposed=True)
+    return pretraining_pieces(name_in_file, names, kernels_transposed=True)
+
+
+def _name_in_file(prefix, original, names):
+    legacy = prefix + original.replace("/layer_", "/layer/").replace("/", ".")
+    if "LayerNorm" in original and legacy in names:
+        return legacy
+    module, _, leaf = legacy.rpartition(".")
+    if leaf.endswith("_embeddings"):
+        return f"{legacy}.weight"
+    return f"{module}.{'weight' if leaf in ('kernel', 'gamma') else 'bias'}"
 
 
 def _check_is_bert_encoder(config, path):

@@ -23,10 +23,23 @@ from keras_bert.checkpoints.hugging_face import (
     TOKENIZER_CONFIG_NAME,
     WEIGHTS_NAME,
     hugging_face_pieces,
+    hugging_face_pretraining_pieces,
 )
-from keras_bert.checkpoints.layout import POOLER_PATHS, expected_classifier_shapes, expected_encoder_shapes
+from keras_bert.checkpoints.layout import (
+    POOLER_PATHS,
+    expected_classifier_shapes,
+    expected_encoder_shapes,
+    expected_pretraining_shapes,
+)
 
 _ENCODER_ARCHITECTURE = "BertModel"
+_PRETRAINING_HEADS = ("masked_lm/", "next_sentence/")
+# By the heads of pre-training that there are: masked words, next sentences.
+_PRETRAINING_ARCHITECTURES = {
+    (True, True): "BertForPreTraining",
+    (True, False): "BertForMaskedLM",
+    (False, True): "BertForNextSentencePrediction",
+}
 _PADDING_TOKEN = "[PAD]"
 _FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -52,7 +65,8 @@ def write_hugging_face(
     Args:
         path: str or Path of the folder to write.
         encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`; others are not looked at.
-        arrays: dict {our variable path: float array}. An encoder without a head may lack the pooler.
+        arrays: dict {our variable path: float array}: the encoder's, which may lack the pooler where no head needs it,
+            and those of a classifier's head or of the heads of pre-training.
         classifier_arguments: dict as in a `Checkpoint`, all four of them, or None for an encoder alone. Where
             `label_names` is None, the folder calls the labels `LABEL_0`, `LABEL_1`, ..., as their library does.
         vocabulary: list of str, the wordpieces in the order of their ids, or None.
@@ -86,7 +100,8 @@ def write_hugging_face(
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
     arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     tensors = _tensors(path, arguments, arrays, classifier_arguments)
-    files = {CONFIG_NAME: _json(_configuration(arguments, classifier_arguments, vocabulary))}
+    architecture = _architecture(arrays, classifier_arguments)
+    files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary))}
     if vocabulary is not None:
         _check_vocabulary(path, vocabulary, arguments["vocab_size"], lower_case)
         files["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary)
@@ -107,14 +122,20 @@ def write_hugging_face(
 def _tensors(path, arguments, arrays, classifier_arguments):
     """{name in the file: contiguous float32 array}, after all arrays have been checked."""
     shapes = expected_encoder_shapes(arguments)
+    architecture = _architecture(arrays, classifier_arguments)
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
-    prefix = () if classifier_arguments is None else ("bert.",)
+    prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
     pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)
     if classifier_arguments is not None:
         shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier_arguments["num_labels"])
         pieces |= CLASSIFIER_PIECES
     elif not any(name in arrays for name in POOLER_PATHS):
         shapes = {name: shape for name, shape in shapes.items() if name not in POOLER_PATHS}
+    for head in _heads_of_pretraining(arrays):
+        shapes |= {
+            name: shape for name, shape in expected_pretraining_shapes(arguments).items() if name.startswith(head)
+        }
+    pieces |= hugging_face_pretraining_pieces(("cls.predictions.bias", "cls.seq_relationship.bias"))
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
     problems += [f"{name} is not a variable of such a model" for name in arrays if name not in shapes]
     for name, array in arrays.items():
@@ -135,9 +156,20 @@ def _tensors(path, arguments, arrays, classifier_arguments):
     }
 
 
-def _configuration(arguments, classifier_arguments, vocabulary):
+def _architecture(arrays, classifier_arguments):
+    if classifier_arguments is not None:
+        return CLASSIFIER_ARCHITECTURE
+    heads = _heads_of_pretraining(arrays)
+    return _PRETRAINING_ARCHITECTURES.get(tuple(head in heads for head in _PRETRAINING_HEADS), _ENCODER_ARCHITECTURE)
+
+
+def _heads_of_pretraining(arrays):
+    return [head for head in _PRETRAINING_HEADS if any(name.startswith(head) for name in arrays)]
+
+
+def _configuration(arguments, architecture, classifier_arguments, vocabulary):
     configuration = {
-        "architectures": [_ENCODER_ARCHITECTURE if classifier_arguments is None else CLASSIFIER_ARCHITECTURE],
+        "architectures": [architecture],
         "model_type": "bert",
         "position_embedding_type": "absolute",
         **arguments,

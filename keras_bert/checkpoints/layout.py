@@ -112,6 +112,32 @@ def expected_classifier_shapes(hidden_size: int, num_labels: int) -> dict[str, t
     return _dense("logits", hidden_size, num_labels)
 
 
+def expected_pretraining_shapes(config: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The path and shape of the variables of both heads of pre-training (google-research/bert `run_pretraining.py`).
+
+    The masked words' logits are a product with the encoder's word table, which is not among them.
+
+    Args:
+        config: mapping with the ints `vocab_size` and `hidden_size`; other keys are not looked at.
+
+    Returns:
+        A dict {path: shape}.
+
+    Example:
+
+    >>> shapes = expected_pretraining_shapes({"vocab_size": 7, "hidden_size": 4})
+    >>> shapes["masked_lm/bias"], shapes["next_sentence/kernel"]
+    ((7,), (4, 2))
+    """
+    hidden = config["hidden_size"]
+    return {
+        **_dense("masked_lm/transform", hidden, hidden),
+        **_layer_norm("masked_lm/layer_norm", hidden),
+        "masked_lm/bias": (config["vocab_size"],),
+        **_dense("next_sentence", hidden, 2),
+    }
+
+
 def _dense(path, size_in, size_out):
     return {f"{path}/kernel": (size_in, size_out), f"{path}/bias": (size_out,)}
 

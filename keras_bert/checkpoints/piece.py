@@ -116,6 +116,44 @@ def encoder_pieces(
     return pieces
 
 
+def pretraining_pieces(
+    name_in_file: Callable[[str], str], names: Collection[str], kernels_transposed: bool
+) -> dict[str, Piece]:
+    """Where the variables of the heads of pre-training stand in a file (names of google-research/bert
+    `run_pretraining.py`).
+
+    Args:
+        name_in_file: function from the original's name of a tensor to the file's.
+        names: collection of str, the names that the file holds. A head of which it has nothing is left out.
+        kernels_transposed: bool, whether the file stores kernels [out, in]. The original stores that of the next
+            sentence so, too.
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> list(pretraining_pieces(lambda name: name, {"cls/seq_relationship/output_bias"}, kernels_transposed=False))
+    ['next_sentence/kernel', 'next_sentence/bias']
+    """
+    transform = "cls/predictions/transform"
+    heads = (
+        {
+            "masked_lm/transform/kernel": Piece((name_in_file(f"{transform}/dense/kernel"),), kernels_transposed),
+            "masked_lm/transform/bias": Piece((name_in_file(f"{transform}/dense/bias"),)),
+            "masked_lm/layer_norm/gamma": Piece((name_in_file(f"{transform}/LayerNorm/gamma"),)),
+            "masked_lm/layer_norm/beta": Piece((name_in_file(f"{transform}/LayerNorm/beta"),)),
+            "masked_lm/bias": Piece((name_in_file("cls/predictions/output_bias"),)),
+        },
+        {
+            "next_sentence/kernel": Piece((name_in_file("cls/seq_relationship/output_weights"),), transposed=True),
+            "next_sentence/bias": Piece((name_in_file("cls/seq_relationship/output_bias"),)),
+        },
+    )
+    present = [head for head in heads if any(name in names for piece in head.values() for name in piece.names)]
+    return {path: piece for head in present for path, piece in head.items()}
+
+
 def without_absent_pooler(pieces: Mapping[str, Piece], names: Collection[str]) -> dict[str, Piece]:
     """Leaves the pooler out if a file has nothing of it: models for tokens and spans (paper section 4.2) have none.
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.checkpoints.google_bert import find_google_bert_prefix
-from keras_bert.checkpoints.layout import expected_encoder_shapes, split_query_key_value
+from keras_bert.checkpoints.layout import expected_encoder_shapes, expected_pretraining_shapes, split_query_key_value
 from keras_bert.checkpoints.reader import read_checkpoint
 
 DATA = "bert_model.ckpt.data-00000-of-00001"
@@ -39,9 +39,9 @@ def test_arrays_of_the_reference_checkpoint(shared):
     checkpoint, tensors = read_checkpoint(folder), load_tensors(folder / "bert_model.ckpt")
     arrays = checkpoint.arrays
     assert checkpoint.source == "google_bert" and checkpoint.path == folder / "bert_model.ckpt"
-    assert {path: array.shape for path, array in arrays.items()} == expected_encoder_shapes(
-        checkpoint.encoder_arguments
-    )
+    sizes = checkpoint.encoder_arguments
+    expected = {**expected_encoder_shapes(sizes), **expected_pretraining_shapes(sizes)}
+    assert {path: array.shape for path, array in arrays.items()} == expected
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
     for path, name in {
         "embeddings/token_embeddings": "embeddings/word_embeddings",
@@ -72,13 +72,20 @@ def test_settings_of_the_reference_checkpoint(shared):
     assert checkpoint.lower_case is None and checkpoint.strip_accents is None
 
 
-def test_optimizer_slots_are_counted_and_other_heads_listed(shared):
+def test_optimizer_slots_are_counted_and_the_heads_of_pretraining_read(shared):
     folder = shared / "data" / "checkpoints" / "tf1_tiny"
     checkpoint, tensors = read_checkpoint(folder), load_tensors(folder / "bert_model.ckpt")
     slots = {name for name in tensors if name.endswith(("/adam_m", "/adam_v"))} | {"global_step"}
     assert checkpoint.skipped_optimizer_slots == len(slots) > 2
     heads = {name for name in tensors if name.startswith("cls/")} - slots
-    assert set(checkpoint.unused) == heads and len(heads) == 7
+    read = {path: names for path, names in checkpoint.tensor_names.items() if not path.startswith("encoder/")}
+    assert {name for names in read.values() for name in names} == heads and len(heads) == len(read) == 7
+    assert checkpoint.unused == ()
+    kernel = tensors["cls/predictions/transform/dense/kernel"]
+    np.testing.assert_array_equal(checkpoint.arrays["masked_lm/transform/kernel"], kernel)
+    np.testing.assert_array_equal(
+        checkpoint.arrays["next_sentence/kernel"], tensors["cls/seq_relationship/output_weights"].T
+    )
 
 
 def test_slots_of_other_optimizers_are_counted(tf1_tiny):
@@ -233,7 +240,7 @@ def test_the_state_file_decides_even_with_another_machines_path(tf1_tiny):
         'all_model_checkpoint_paths: "/home/someone/model.ckpt-0"\n'
     )
     assert find_google_bert_prefix(tf1_tiny) == find_google_bert_prefix(state) == tf1_tiny / "model.ckpt-343"
-    assert len(read_checkpoint(state).arrays) == 31
+    assert len(read_checkpoint(state).arrays) == 38
 
 
 def test_a_state_file_that_leads_nowhere_is_an_error(tf1_tiny):

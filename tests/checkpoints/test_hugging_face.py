@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.checkpoints.hugging_face import find_hugging_face_weights
-from keras_bert.checkpoints.layout import POOLER_PATHS, expected_encoder_shapes
+from keras_bert.checkpoints.layout import POOLER_PATHS, expected_encoder_shapes, expected_pretraining_shapes
 from keras_bert.checkpoints.presets import resolve_preset
 from keras_bert.checkpoints.reader import read_checkpoint
 
@@ -67,6 +67,8 @@ def test_arrays_of_the_reference_models(shared, activation, head):
         wanted = {path: shape for path, shape in wanted.items() if path not in POOLER_PATHS}
     if head == "sequence_classification":
         wanted |= {"logits/kernel": (32, 3), "logits/bias": (3,)}
+    if head == "pretraining":
+        wanted |= expected_pretraining_shapes(checkpoint.encoder_arguments)
     assert {path: array.shape for path, array in checkpoint.arrays.items()} == wanted
     used = {name for names in checkpoint.tensor_names.values() for name in names}
     assert used | set(checkpoint.unused) == set(tensors) and not used & set(checkpoint.unused)
@@ -79,6 +81,7 @@ def test_arrays_of_the_reference_models(shared, activation, head):
         ("multiple_choice", ("classifier.bias", "classifier.weight")),
         ("question_answering", ("qa_outputs.bias", "qa_outputs.weight")),
         ("sequence_classification", ()),
+        ("pretraining", ()),
     ],
 )
 def test_heads_of_other_tasks_are_not_used(shared, head, unused):

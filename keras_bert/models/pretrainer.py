@@ -1,0 +1,295 @@
+"""BERT with the two heads that it is pre-trained with."""
+
+import keras
+from absl import logging
+from keras import ops
+
+from keras_bert.layers.attention_mask import LEFT_TO_RIGHT
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.masked_lm_head import MaskedLMHead
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.weights import assign_arrays, relative_variables
+
+MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
+# By loss term, the names of its logits and of its labels.
+_NAMES_OF_TERMS = {
+    MASKED_LM: ("masked_logits", "masked_labels"),
+    NEXT_SENTENCE: ("next_sentence_logits", "next_sentence_labels"),
+}
+NEXT_SENTENCE_LOGITS = 2  # 0: the second segment follows (or is in order); 1: it is random (or swapped)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertPretrainer(keras.Model):
+    """BERT that predicts masked words, and whether a segment follows another (paper, section 3.1; google-research/bert,
+    run_pretraining.py).
+
+    Its inputs are ids of one instance a row, or of several that `keras_bert.data.pretraining.packing` has put there;
+    its labels are what the same pipelines give: `keras_bert.data.pretraining.objectives` parts the two. With an encoder
+    of another attention direction the same head learns a language model from left to right, or from right to left.
+
+    Args:
+        encoder: a `BertEncoder`; with a pooler if next sentences are predicted.
+        next_sentence: bool. Whether there is a head for next sentences.
+        seed: int or None. Seed of the heads.
+        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+
+    Inputs: the encoder's dict of ids, and
+        masked_positions: int32 [batch, predictions]. The positions whose words are predicted; left out, all are.
+        cls_positions: int32 [batch, instances]. Where the instances of a packed row begin; left out, a row is one.
+
+    Outputs: a dict of float32 tensors:
+        masked_logits: [batch, predictions, vocab].
+        next_sentence_logits: [batch, 2], or [batch, instances, 2] with `cls_positions`.
+
+    Raises:
+        ValueError: if next sentences are to be predicted by an encoder without a pooler, or by one that reads from left
+            to right, whose [CLS] sees nothing.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> pretrainer = BertPretrainer(encoder, seed=0)
+    >>> outputs = pretrainer({"token_ids": np.array([[2, 4, 5, 3]]), "masked_positions": np.array([[1, 2]])})
+    >>> {name: tuple(logits.shape) for name, logits in outputs.items()}
+    {'masked_logits': (1, 2, 9), 'next_sentence_logits': (1, 2)}
+    """
+
+    def __init__(self, encoder, next_sentence=True, seed=None, name=None, dtype=None, trainable=True):
+        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
+        if next_sentence and not encoder.with_pooler:
+            raise ValueError(
+                "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or give "
+                "next_sentence=False"
+            )
+        if next_sentence and encoder.attention_direction == LEFT_TO_RIGHT:
+            raise ValueError(
+                "next sentences are predicted from [CLS], which sees nothing where the encoder reads from left to "
+                "right: give next_sentence=False"
+            )
+        self.encoder = encoder
+        self.next_sentence = next_sentence
+        self.seed = seed
+        self.masked_lm = MaskedLMHead(
+            encoder.vocab_size,
+            encoder.hidden_act,
+            encoder.initializer_range,
+            encoder.layer_norm_eps,
+            derive_seed(seed, MASKED_LM),
+            dtype=self.dtype_policy,
+            name=MASKED_LM,
+        )
+        if next_sentence:
+            self.next_sentence_logits = Dense(
+                NEXT_SENTENCE_LOGITS,
+                initializer_range=encoder.initializer_range,
+                seed=derive_seed(seed, NEXT_SENTENCE),
+                dtype="float32",
+                name=NEXT_SENTENCE,
+            )
+        self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
+
+    def build(self, input_shape=None):
+        """Creates the heads' variables; the encoder has its own already."""
+        if self.built:
+            return
+        hidden_size = self.encoder.hidden_size
+        self.masked_lm.build((None, hidden_size))
+        if self.next_sentence:
+            self.next_sentence_logits.build((None, hidden_size))
+        self.built = True
+
+    def call(self, inputs, training=False):
+        """Logits of both heads for a batch; see the class."""
+        inputs = dict(inputs)
+        masked_positions = inputs.pop("masked_positions", None)
+        cls_positions = inputs.pop("cls_positions", None)
+        encoded = self.encoder(inputs, training=training)
+        hidden = encoded["sequence_output"]  # [batch, length, hidden]
+        chosen = hidden if masked_positions is None else gather_positions(hidden, masked_positions)
+        flat = ops.reshape(chosen, (-1, self.encoder.hidden_size))
+        logits = self.masked_lm(flat, token_embeddings=self.encoder.embeddings.token_embeddings, training=training)
+        shape = ops.shape(chosen)
+        outputs = {"masked_logits": ops.reshape(logits, (shape[0], shape[1], self.encoder.vocab_size))}
+        if self.next_sentence:
+            outputs["next_sentence_logits"] = self._next_sentence_logits(encoded, cls_positions, training)
+        return outputs
+
+    def _next_sentence_logits(self, encoded, cls_positions, training):
+        if cls_positions is None:
+            return self.next_sentence_logits(encoded["pooled_output"])
+        first = gather_positions(encoded["sequence_output"], cls_positions)  # [batch, instances, hidden]
+        # The pooler reads the first token of a row: here each instance is one.
+        pooled = self.encoder.pooler(ops.reshape(first, (-1, 1, self.encoder.hidden_size)), training=training)
+        logits = self.next_sentence_logits(pooled)
+        return ops.reshape(logits, (-1, ops.shape(cls_positions)[1], NEXT_SENTENCE_LOGITS))
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The two losses of a batch.
+
+        Args:
+            labels: dict of tensors:
+                masked_labels: int [batch, predictions]; masked_weights: float, how much each counts, 0 for padding.
+                next_sentence_labels: int [batch], or [batch, instances] with `next_sentence_weights`, float.
+            outputs: dict of logits, as `call` gives.
+            sample_weight: must be None: the labels have weights of their own.
+
+        Returns:
+            `{"masked_lm": (sum, weight), "next_sentence": (sum, weight)}`: the cross-entropies times their weights,
+            summed, and the sums of the weights; the second term only if there is a head for it.
+        """
+        weights = self._weights(labels, sample_weight)
+        terms = {}
+        for name, weight in weights.items():
+            logits, targets = _of_term(name, outputs, labels)
+            losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+            terms[name] = ops.sum(losses * weight), ops.sum(weight)
+        return terms
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            dict of name to weight.
+        """
+        return {name: ops.sum(weight) for name, weight in self._weights(labels, sample_weight).items()}
+
+    def _weights(self, labels, sample_weight):
+        if sample_weight is not None:
+            raise ValueError("instances of pre-training have weights in their labels; leave sample_weight out")
+        weights = {MASKED_LM: ops.cast(labels["masked_weights"], "float32")}
+        if self.next_sentence:
+            given = labels.get("next_sentence_weights")
+            if given is None:
+                given = ops.ones_like(labels["next_sentence_labels"])
+            weights[NEXT_SENTENCE] = ops.cast(given, "float32")
+        return weights
+
+    def metric_sums(self, labels, outputs):
+        """What the metrics of a batch are made of, so that those of many batches can be added.
+
+        Args:
+            labels, outputs: as for `loss_terms`.
+
+        Returns:
+            dict of name to float32 scalar, for `keras_bert.metrics.pretraining.pretraining_metrics`: of each loss term
+            its `_loss` and `_correct`, summed with weights, and the sum of weights, `_weight`.
+        """
+        sums, weights = {}, self._weights(labels, None)
+        for name, (loss_sum, weight_sum) in self.loss_terms(labels, outputs).items():
+            logits, targets = _of_term(name, outputs, labels)
+            is_correct = ops.equal(ops.argmax(logits, axis=-1), targets)
+            sums[f"{name}_loss"] = loss_sum
+            sums[f"{name}_correct"] = ops.sum(ops.cast(is_correct, "float32") * weights[name])
+            sums[f"{name}_weight"] = weight_sum
+        return sums
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss that Keras differentiates: made from `loss_terms`."""
+        from keras_bert.training.loss import share_of_evaluation, total_loss
+
+        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
+        return loss if training else share_of_evaluation(loss, ops.shape(y["masked_labels"])[0])
+
+    def variables_by_path(self):
+        """The weights by their path: the encoder's under `encoder/`, the heads' under `masked_lm/` and
+        `next_sentence/`."""
+        own = relative_variables(self)
+        heads = {path: own[path] for path in own if path.startswith((MASKED_LM + "/", NEXT_SENTENCE + "/"))}
+        return {**self.encoder.variables_by_path("encoder/"), **heads}
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "next_sentence": self.next_sentence,
+            "seed": self.seed,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """A pretrainer from `get_config`; the weights start anew."""
+        return cls(**{**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])})
+
+    @classmethod
+    def from_checkpoint(cls, path, next_sentence=None, seed=None, name=None, **encoder_arguments):
+        """A pretrainer on the weights of somebody's checkpoint.
+
+        Args:
+            path: str or Path, as for `BertEncoder.from_checkpoint`.
+            next_sentence: bool; None is whether the checkpoint has that head, or a pooler.
+            seed, name: as for the constructor. Heads that the checkpoint lacks start at random.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
+
+        Returns:
+            A BertPretrainer. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
+            used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
+        """
+        from keras_bert.checkpoints.reader import read_checkpoint
+
+        checkpoint = read_checkpoint(path)
+        if next_sentence is None:
+            next_sentence = "encoder/pooler/kernel" in checkpoint.arrays
+        encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
+        pretrainer = cls(encoder, next_sentence, seed, name)
+        pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
+        logging.info("%s", pretrainer.checkpoint_report)
+        return pretrainer
+
+    def save_checkpoint(self, path, tokenizer=None):
+        """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` of any model and their library.
+
+        Args:
+            path: str or Path of the folder to write.
+            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`.
+            ValueError: if the encoder's attention is not bidirectional.
+        """
+        from keras_bert.models.pretrained import write_checkpoint
+
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer)
+
+
+def gather_positions(hidden, positions):
+    """The vectors at some positions of each row.
+
+    Args:
+        hidden: float tensor [batch, length, size].
+        positions: int tensor [batch, number].
+
+    Returns:
+        float tensor [batch, number, size].
+
+    Example:
+
+    >>> gather_positions(np.arange(6.0).reshape([1, 3, 2]), np.array([[2, 0]])).numpy().tolist()
+    [[[4.0, 5.0], [0.0, 1.0]]]
+    """
+    batch, length, size = ops.shape(hidden)
+    # One gather of flat rows: its gradient is one scatter-add, and a position given twice counts twice.
+    rows = ops.cast(positions, "int32") + length * ops.arange(batch, dtype="int32")[:, None]
+    flat = ops.take(ops.reshape(hidden, (-1, size)), ops.reshape(rows, (-1,)), axis=0)
+    return ops.reshape(flat, (batch, ops.shape(positions)[1], size))
+
+
+def _of_term(name, outputs, labels):
+    """The logits of a loss term, and the classes that are right."""
+    of_outputs, of_labels = _NAMES_OF_TERMS[name]
+    return outputs[of_outputs], ops.cast(labels[of_labels], "int32")

@@ -1,0 +1,60 @@
+"""What a reader of a pre-trained model must know: what it is, what it was trained on, how, and how well."""
+
+
+def model_card(model, results, command=None):
+    """The card of a model that was pre-trained here, as Markdown.
+
+    Args:
+        model: `BertPretrainer`.
+        results: dict, as in a run's `results.json`.
+        command: str or None. What was run.
+
+    Returns:
+        str.
+    """
+    encoder, made = model.encoder, results["configuration"]
+    data = made["data"]
+    case = "lower-cased" if data["lower_case"] else "cased"
+    lines = [
+        "# A BERT pre-trained by keras_bert",
+        "",
+        f"{encoder.num_hidden_layers} blocks, {encoder.hidden_size} wide, {encoder.num_attention_heads} heads, "
+        f"{encoder.max_position_embeddings} positions; {encoder.count_params():,} parameters, and those of the heads "
+        f"of pre-training. {data['vocab_size']:,} wordpieces, {case}.",
+        "",
+        "```python",
+        "import keras_bert",
+        "",
+        'classifier = keras_bert.BertClassifier.from_checkpoint("this folder", labels=["negative", "positive"])',
+        "```",
+        "",
+        "## Training",
+        "",
+        f"- Objective: {made['objective']}; next sentence: {made['next_sentence']}.",
+        f"- Data: {_describe_data(data)}",
+        *(f"- {_describe_phase(phase, made['pack'])}" for phase in made["phases"]),
+        f"- Learning rate {made['learning_rate']:g}, {made['num_warmup_steps']:,} updates of warm-up, decay "
+        f"{made['schedule']!r}; weight decay {made['weight_decay']:g}; seed {made['seed']}.",
+        f"- {results['updates']:,} updates in {results['seconds'] / 60:,.0f} minutes.",
+    ]
+    if made["init_checkpoint"]:
+        lines.append(f"- It began with the weights of {made['init_checkpoint']}.")
+    if command:
+        lines += ["", "```", command, "```"]
+    if results["metrics"]:
+        lines += ["", "## Scores on held-out instances", "", "| score | |", "|---|---|"]
+        lines += [f"| {name.removeprefix('eval/')} | {value:.4f} |" for name, value in results["metrics"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _describe_data(data):
+    if "text" not in data:
+        return f"{sum(map(len, data['instances'])):,} files of instances."
+    pieces = [piece for shard in data["text"] for piece in shard]
+    size = sum(end - start for _, start, end in pieces)
+    return f"{size:,} bytes of text in {len({path for path, *_ in pieces}):,} files, new masks in each pass."
+
+
+def _describe_phase(phase, pack):
+    rows = f"{phase['batch_size']:,} rows of {phase['sequence_length']} tokens"
+    return f"{phase['updates']:,} updates of {rows}{', several instances a row' if pack else ''}."

@@ -1,0 +1,218 @@
+"""Pre-trains BERT on masked words and next sentences, from prepared text or from files of instances.
+
+    python -m tasks.pretrain --text_files='corpus/*.txt' --vocab_file=vocab.txt --size=tiny --run_dir=runs/tiny \
+        --phase=128:9000:256 --phase=512:1000:256
+
+Each --phase is LENGTH:UPDATES:ROWS, and they come one after the other; the default is the paper's recipe. Text becomes
+instances while the model trains; files of tools.create_pretraining_data are given by --instance_files instead, once for
+each phase. --run_dir then holds model/ (weights, vocabulary, a card), training_curve.png, results.json and log.jsonl. A
+run that was interrupted goes on where it stopped, in whatever phase, when the same command is given again.
+"""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from absl import app, flags
+
+import tasks.flags
+
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+_PHASE = re.compile(r"([1-9][0-9]*):([1-9][0-9]*):([1-9][0-9]*)")
+
+
+def define_flags():
+    """Defines the flags; not on import, so that one process can import several programs."""
+    tasks.flags.define_training_flags(schedule="linear")
+    flags.adopt_module_key_flags(tasks.flags)  # or --help would leave them out
+    flags.DEFINE_list("text_files", None, "Prepared text (tools.prepare_corpus), files or patterns, comma-separated.")
+    flags.DEFINE_multi_string(
+        "instance_files",
+        None,
+        "Files of instances (tools.create_pretraining_data), a pattern or folder; repeat it for each phase.",
+    )
+    flags.DEFINE_list("eval_text_files", None, "As --text_files, of other text, to evaluate on.")
+    flags.DEFINE_multi_string("eval_instance_files", None, "As --instance_files, of other text, to evaluate on.")
+    flags.DEFINE_string("vocab_file", None, "The vocabulary, one wordpiece a line.", required=True)
+    flags.DEFINE_bool("do_lower_case", True, "Whether the vocabulary is lower-cased.")
+    flags.DEFINE_enum("size", None, SIZES, "A published size of the model.")
+    flags.DEFINE_string("bert_config_file", None, "The model's size as a bert_config.json, instead of --size.")
+    flags.DEFINE_string("init_checkpoint", None, "Weights to begin with, and the model's size; default: random ones.")
+    flags.DEFINE_multi_string(
+        "phase", ["128:900000:256", "512:100000:256"], "LENGTH:UPDATES:ROWS of a batch; repeat it for several."
+    )
+    flags.register_validator(
+        "phase",
+        lambda phases: all(map(_PHASE.fullmatch, phases)),
+        "must be LENGTH:UPDATES:ROWS, such as 128:900000:256",
+    )
+    flags.DEFINE_bool("pack", False, "Put several instances into a row, so that hardly any of it is padding.")
+    flags.DEFINE_enum("objective", "mlm", ["mlm", "left_to_right", "right_to_left"], "Which words are predicted.")
+    flags.DEFINE_enum("next_sentence", "nsp", ["nsp", "sop", "none"], "Next or random, in order or swapped, or single.")
+    flags.DEFINE_bool("fill_to_length", True, "With --text_files: fill instances; else pairs of single sentences.")
+    flags.DEFINE_bool("do_whole_word_mask", False, "With --text_files: mask all pieces of a word together.")
+    flags.DEFINE_float("short_seq_prob", 0.1, "With --text_files: share of the documents with shorter instances.")
+    flags.DEFINE_float(
+        "shard_megabytes", 8, "With --text_files: text of a shard, which is in memory.", lower_bound=0.001
+    )
+    flags.DEFINE_float("learning_rate", 1e-4, "Peak of the learning rate.", lower_bound=0.0)
+    flags.DEFINE_integer("num_warmup_steps", 10_000, "Updates that warm up, if there are so many.", lower_bound=0)
+    flags.DEFINE_float("dropout", 0.1, "Of hidden states and attention.", lower_bound=0.0, upper_bound=0.999)
+    flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: only at the end.", 1)
+    flags.DEFINE_integer("eval_instances", 2048, "Most instances of an evaluation.", lower_bound=1)
+    for name in ("", "eval_"):
+        flags.register_multi_flags_validator([f"{name}text_files", f"{name}instance_files"], _one_source(name))
+    flags.register_multi_flags_validator(["size", "bert_config_file", "init_checkpoint"], _one_model)
+
+
+def _one_source(prefix):
+    def check(values):
+        text, instances = values[f"{prefix}text_files"], values[f"{prefix}instance_files"]
+        if (text and instances) or not (text or instances or prefix):
+            raise flags.ValidationError(f"give --{prefix}text_files or --{prefix}instance_files, one of the two")
+        return True
+
+    return check
+
+
+def _one_model(values):
+    given = [name for name, value in values.items() if value]
+    if len(given) > 1:
+        raise flags.ValidationError(f"--{given[0]} and --{given[1]} both say how large the model is; give one")
+    return True
+
+
+def encoder_arguments_from_flags(values, vocab_size):
+    """The encoder that the flags ask for.
+
+    Args:
+        values: the flags' values.
+        vocab_size: int, of the vocabulary.
+
+    Returns:
+        dict, constructor arguments of `BertEncoder`.
+
+    Raises:
+        FileNotFoundError, ValueError: if there is no such checkpoint or configuration, or it is of another vocabulary.
+    """
+    from keras_bert.checkpoints.google_bert import read_bert_config
+    from keras_bert.checkpoints.reader import read_checkpoint
+    from keras_bert.models.encoder import ENCODER_SIZES
+    from tasks.saved_models import resolve_checkpoint
+
+    if values.init_checkpoint:
+        source = values.init_checkpoint
+        sizes = dict(read_checkpoint(resolve_checkpoint(source)).encoder_arguments)
+    elif values.bert_config_file:
+        source = values.bert_config_file
+        sizes = read_bert_config(Path(source))
+    else:
+        source, sizes = None, {**ENCODER_SIZES[values.size or "base"], "vocab_size": vocab_size}
+    if sizes["vocab_size"] != vocab_size:
+        raise ValueError(
+            f"{source} is of a vocabulary of {sizes['vocab_size']} wordpieces, and {values.vocab_file} has {vocab_size}"
+        )
+    dropout = {"hidden_dropout_prob": values.dropout, "attention_probs_dropout_prob": values.dropout}
+    return {**sizes, "dtype": values.precision, "recompute": values.recompute, **dropout}
+
+
+def instances_from_flags(values, tokenizer, prefix=""):
+    """The instances that the flags name.
+
+    Args:
+        values: the flags' values.
+        tokenizer: `BertTokenizer`.
+        prefix: str. "" for those to train on, "eval_" for those to evaluate on.
+
+    Returns:
+        `tasks.pretraining.TextInstances`, `StoredInstances`, or None if no flag names any.
+
+    Raises:
+        FileNotFoundError: if a pattern has no files.
+        ValueError: if files are no instances or no text.
+    """
+    from keras_bert.data.pretraining.shards import MEGABYTE
+    from tasks.pretraining import StoredInstances, TextInstances
+
+    if patterns := values[f"{prefix}text_files"].value:
+        return TextInstances(
+            [file for pattern in patterns for file in find_files(pattern)],
+            tokenizer,
+            int(values.shard_megabytes * MEGABYTE),
+            seed=values.seed,
+            next_sentence=values.next_sentence,
+            fill_to_length=values.fill_to_length,
+            short_sequence_rate=values.short_seq_prob,
+            whole_words=values.do_whole_word_mask,
+        )
+    if patterns := values[f"{prefix}instance_files"].value:
+        return StoredInstances([find_files(pattern) for pattern in patterns], tokenizer, values.seed)
+    return None
+
+
+def find_files(pattern):
+    """The files of a pattern, or the files of instances in a folder.
+
+    Args:
+        pattern: str.
+
+    Returns:
+        list of str, in alphabetical order.
+
+    Raises:
+        FileNotFoundError: if there are none.
+    """
+    import tensorflow as tf
+
+    from keras_bert.data.pretraining.shard_files import instance_files
+
+    if tf.io.gfile.isdir(pattern):
+        found = instance_files(pattern)
+    else:
+        # A name may have characters that mean something else in a pattern.
+        found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"there are no files {pattern}")
+    return found
+
+
+def main(argv):
+    """Flags to keyword arguments."""
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
+    from keras_bert.text.tokenizer import BertTokenizer
+    from tasks.pretraining import Phase, pretrain
+    from tasks.saved_models import resolve_checkpoint
+
+    values = flags.FLAGS
+    tasks.flags.log_to_standard_error()
+    with tasks.flags.errors_without_traceback("tasks.pretrain"):
+        arguments = tasks.flags.training_arguments()
+        tokenizer = BertTokenizer(values.vocab_file, lower_case=values.do_lower_case)
+        pretrain(
+            tokenizer=tokenizer,
+            instances=instances_from_flags(values, tokenizer),
+            evaluation=instances_from_flags(values, tokenizer, "eval_"),
+            phases=[Phase(*map(int, _PHASE.fullmatch(phase).groups())) for phase in values.phase],
+            encoder_arguments=encoder_arguments_from_flags(values, tokenizer.vocab_size),
+            init_checkpoint=values.init_checkpoint and resolve_checkpoint(values.init_checkpoint),
+            objective=values.objective,
+            next_sentence=values.next_sentence,
+            pack=values.pack,
+            learning_rate=values.learning_rate,
+            num_warmup_steps=values.num_warmup_steps,
+            schedule=values.schedule,
+            weight_decay=values.weight_decay,
+            clip_norm=values.clip_norm,
+            seed=values.seed,
+            evaluate_every=values.evaluate_every,
+            eval_instances=values.eval_instances,
+            command=shlex.join(["python", "-m", "tasks.pretrain", *sys.argv[1:]]),
+            **arguments,
+        )
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,229 @@
+"""The heads of pre-training equal Hugging Face's, learn from padded and packed rows alike, and keep their weights."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import load_file
+
+import keras_bert
+from keras_bert.data.pretraining.objectives import inputs_and_labels
+from keras_bert.data.pretraining.packing import pack_instances
+from keras_bert.models.pretrainer import BertPretrainer, gather_positions
+from keras_bert.training.run_dir import RunDirectory
+from keras_bert.training.trainer import Trainer
+from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
+
+LENGTH, PREDICTIONS = 16, 3
+
+
+def toy_pretrainer(next_sentence=True, **arguments):
+    return BertPretrainer(toy_encoder(**arguments), next_sentence, seed=1)
+
+
+def random_instances(number=24, seed=0):
+    """Instances of differing length, masked at random."""
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(5, LENGTH + 1, number)
+    is_token = np.arange(LENGTH) < lengths[:, None]
+    positions = np.sort([generator.permutation(np.arange(1, 5))[:PREDICTIONS] for _ in range(number)], axis=1)
+    weights = np.arange(PREDICTIONS) < generator.integers(1, PREDICTIONS + 1, number)[:, None]
+    return {
+        "token_ids": np.where(is_token, generator.integers(5, len(VOCABULARY), [number, LENGTH]), 0).astype("int32"),
+        "segment_ids": np.where(is_token, np.arange(LENGTH) > lengths[:, None] // 2, 0).astype("int32"),
+        "padding_mask": is_token.astype("int32"),
+        "masked_positions": np.where(weights, positions, 0).astype("int32"),
+        "masked_labels": np.where(weights, generator.integers(5, len(VOCABULARY), positions.shape), 0).astype("int32"),
+        "masked_weights": weights.astype("float32"),
+        "next_sentence_labels": generator.integers(0, 2, number).astype("int32"),
+    }
+
+
+def tensors(arrays):
+    return {name: tf.constant(array) for name, array in arrays.items()}
+
+
+def gradients_of(pretrainer, instances):
+    """The loss of a batch and its gradients, without dropout."""
+    inputs, labels = inputs_and_labels(tensors(instances))
+    with tf.GradientTape() as tape:
+        terms = pretrainer.loss_terms(labels, pretrainer(inputs))
+        loss = tf.add_n([loss_sum / weight for loss_sum, weight in terms.values()])
+    gradients = tape.gradient(loss, pretrainer.trainable_variables)
+    return float(loss), [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients]
+
+
+@pytest.mark.parametrize("form", ["pretraining", "pretraining_legacy_keys", "pretraining_extra_keys"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+def test_equals_hugging_face(shared, activation, form):
+    golden = shared / "golden" / "hf_tiny"
+    folder = golden / activation / form
+    if not folder.is_dir():
+        folder = golden / activation / "pretraining"
+    inputs = np.load(golden / "inputs.npz")
+    expected = np.load(golden / activation / "pretraining" / "outputs.npz")
+    pretrainer = BertPretrainer.from_checkpoint(folder)
+    assert not pretrainer.checkpoint_report.random
+    ids = {
+        "token_ids": inputs["input_ids"],
+        "segment_ids": inputs["token_type_ids"],
+        "padding_mask": inputs["attention_mask"],
+    }
+    outputs = pretrainer(ids)
+    np.testing.assert_allclose(outputs["masked_logits"], expected["prediction_logits"], atol=1e-5)
+    np.testing.assert_allclose(outputs["next_sentence_logits"], expected["seq_relationship_logits"], atol=1e-5)
+    positions = np.array([[3, 0, 3], [1, 2, 3], [0, 0, 0], [2, 1, 0]])
+    chosen = pretrainer({**ids, "masked_positions": positions})["masked_logits"]
+    wanted = np.take_along_axis(expected["prediction_logits"], positions[:, :, None], axis=1)
+    np.testing.assert_allclose(chosen, wanted, atol=1e-5)
+
+
+def test_loss_and_metrics_are_those_of_the_definition():
+    pretrainer, instances = toy_pretrainer(), random_instances()
+    inputs, labels = inputs_and_labels(tensors(instances))
+    outputs = pretrainer(inputs)
+    terms, sums = pretrainer.loss_terms(labels, outputs), pretrainer.metric_sums(labels, outputs)
+    masked, following = (np.asarray(outputs[name], "float64") for name in ("masked_logits", "next_sentence_logits"))
+    expected = {"masked_lm": [0.0, 0.0, 0.0], "next_sentence": [0.0, 0.0, 0.0]}
+    for row in range(len(masked)):
+        for column in range(PREDICTIONS):
+            if instances["masked_weights"][row, column]:
+                label, logits = instances["masked_labels"][row, column], masked[row, column]
+                expected["masked_lm"][0] -= logits[label] - np.log(np.sum(np.exp(logits)))
+                expected["masked_lm"][1] += logits.argmax() == label
+                expected["masked_lm"][2] += 1
+        label, logits = instances["next_sentence_labels"][row], following[row]
+        expected["next_sentence"][0] -= logits[label] - np.log(np.sum(np.exp(logits)))
+        expected["next_sentence"][1] += logits.argmax() == label
+        expected["next_sentence"][2] += 1
+    assert expected["masked_lm"][2] < instances["masked_weights"].size
+    weights = pretrainer.loss_weights(labels)
+    for name, (loss, correct, weight) in expected.items():
+        np.testing.assert_allclose(terms[name], [loss, weight], rtol=1e-5)
+        assert float(weights[name]) == weight
+        found = [sums[f"{name}_{part}"] for part in ("loss", "correct", "weight")]
+        np.testing.assert_allclose(found, [loss, correct, weight], rtol=1e-5)
+
+
+def test_packed_rows_give_the_loss_and_the_gradients_of_padded_ones():
+    pretrainer, instances = toy_pretrainer(), random_instances()
+    rows = pack_instances(instances, sequence_length=32, most_instances=6, most_predictions=12)
+    assert len(rows["token_ids"]) < 0.6 * len(instances["token_ids"])
+    loss, gradients = gradients_of(pretrainer, instances)
+    packed_loss, packed_gradients = gradients_of(pretrainer, rows)
+    assert packed_loss == pytest.approx(loss, abs=1e-5)
+    for variable, one, other in zip(pretrainer.trainable_variables, gradients, packed_gradients, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-5, err_msg=variable.path)
+        assert np.abs(one).max() > 1e-6, variable.path
+
+
+def test_the_word_table_learns_from_both_ends():
+    pretrainer = toy_pretrainer(next_sentence=False)
+    table = pretrainer.encoder.embeddings.token_embeddings
+    before = np.asarray(table)
+    inputs, labels = inputs_and_labels(tensors(random_instances()))
+    absent = 0  # [PAD] is in no sequence that is looked at
+    optimizer = keras_bert.BertAdamW(1e-2, weight_decay=0.0)
+    pretrainer.compile(optimizer)
+    pretrainer.fit(tf.data.Dataset.from_tensors((inputs, labels)), verbose=0)
+    assert np.abs(np.asarray(table) - before).max() > 1e-3
+    assert np.abs(np.asarray(table)[absent] - before[absent]).max() > 0
+    assert len([weight for weight in pretrainer.weights if weight.shape == table.shape]) == 1
+
+
+def test_masked_words_are_learned_by_the_trainer(tmp_path):
+    pretrainer = toy_pretrainer(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    batch = inputs_and_labels(tensors(random_instances(8)))
+    sums = pretrainer.metric_sums(batch[1], pretrainer(batch[0]))
+    assert float(sums["masked_lm_correct"]) < 0.5 * float(sums["masked_lm_weight"])
+    run = RunDirectory(tmp_path / "run", {})
+    Trainer(pretrainer, keras_bert.BertAdamW(1e-2), run, num_train_steps=120).train(
+        tf.data.Dataset.from_tensors(batch).repeat()
+    )
+    sums = pretrainer.metric_sums(batch[1], pretrainer(batch[0]))
+    assert float(sums["masked_lm_correct"]) == float(sums["masked_lm_weight"])
+    assert float(sums["next_sentence_correct"]) == 8
+
+
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
+def test_a_language_model_cannot_see_what_it_predicts(direction):
+    pretrainer = toy_pretrainer(next_sentence=False, attention_direction=direction)
+    inputs, labels = inputs_and_labels(tensors(random_instances(24)), direction)
+    logits = np.asarray(pretrainer(inputs)["masked_logits"])
+    changed = np.asarray(inputs["token_ids"]).copy()
+    changed[:, 3] = changed[:, 3] % (len(VOCABULARY) - 5) + 5
+    other = np.asarray(pretrainer({**inputs, "token_ids": changed})["masked_logits"])
+    weights = np.asarray(labels["masked_weights"])
+    is_equal = (np.isclose(logits, other, atol=1e-6).all(axis=2) | (weights == 0)).all(axis=0)
+    # Column i of "left_to_right" is predicted at position i, and of "right_to_left" at i + 1.
+    expected = np.arange(LENGTH - 1) < 3 if direction == "left_to_right" else np.arange(LENGTH - 1) + 1 > 3
+    assert weights.any(axis=0).all()  # something is predicted in every column
+    assert np.array_equal(is_equal, expected)
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_checkpoints_come_back_and_other_models_read_them(tmp_path, next_sentence):
+    pretrainer = toy_pretrainer(next_sentence)
+    for variable in pretrainer.trainable_variables:
+        variable.assign_add(np.random.default_rng(1).normal(size=variable.shape) * 0.1)
+    tokenizer = toy_preprocessor().tokenizer
+    folder = pretrainer.save_checkpoint(tmp_path / "model", tokenizer)
+    again = BertPretrainer.from_checkpoint(folder, next_sentence=next_sentence)
+    assert not again.checkpoint_report.random and not again.checkpoint_report.unused
+    inputs, _ = inputs_and_labels(tensors(random_instances(4)))
+    for name, expected in pretrainer(inputs).items():
+        np.testing.assert_allclose(again(inputs)[name], expected, atol=1e-6)
+    names = load_file(folder / "model.safetensors")
+    assert ("cls.seq_relationship.weight" in names) == next_sentence
+    classifier = keras_bert.BertClassifier.from_checkpoint(folder, labels=["a", "b"], sequence_length=16)
+    assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}
+    np.testing.assert_array_equal(
+        classifier.encoder.embeddings.token_embeddings, pretrainer.encoder.embeddings.token_embeddings
+    )
+
+
+def test_a_checkpoint_without_heads_gives_new_ones(tmp_path):
+    folder = toy_encoder().save_checkpoint(tmp_path / "encoder")
+    pretrainer = BertPretrainer.from_checkpoint(folder, seed=3)
+    assert pretrainer.next_sentence
+    heads = {path for path in pretrainer.variables_by_path() if not path.startswith("encoder/")}
+    assert set(pretrainer.checkpoint_report.random) == heads and len(heads) == 7
+
+
+def test_keras_saves_it(tmp_path):
+    pretrainer = toy_pretrainer()
+    pretrainer.save(tmp_path / "pretrainer.keras")
+    again = keras.saving.load_model(tmp_path / "pretrainer.keras")
+    inputs, _ = inputs_and_labels(tensors(random_instances(4)))
+    for name, expected in pretrainer(inputs).items():
+        np.testing.assert_allclose(again(inputs)[name], expected, atol=1e-6)
+
+
+def test_bfloat16_is_near_float32():
+    pretrainer, half = toy_pretrainer(), toy_pretrainer(dtype="mixed_bfloat16")
+    inputs, _ = inputs_and_labels(tensors(random_instances(4)))
+    for name, expected in pretrainer(inputs).items():
+        found = half(inputs)[name]
+        assert found.dtype == tf.float32
+        np.testing.assert_allclose(found, expected, atol=0.1)
+    assert half.masked_lm.bias.dtype == "float32"
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="with_pooler=True, or give next_sentence=False"):
+        BertPretrainer(toy_encoder(with_pooler=False))
+    with pytest.raises(ValueError, match="sees nothing where the encoder reads from left to right"):
+        BertPretrainer(toy_encoder(attention_direction="left_to_right"))
+    pretrainer = toy_pretrainer()
+    inputs, labels = inputs_and_labels(tensors(random_instances(4)))
+    with pytest.raises(ValueError, match="leave sample_weight out"):
+        pretrainer.loss_terms(labels, pretrainer(inputs), sample_weight=np.ones(4))
+
+
+def test_a_position_given_twice_counts_twice():
+    hidden = tf.Variable(np.arange(24.0).reshape([2, 3, 4]))
+    with tf.GradientTape() as tape:
+        chosen = gather_positions(hidden, tf.constant([[2, 2], [0, 1]]))
+    np.testing.assert_array_equal(chosen, hidden.numpy()[[[0, 0], [1, 1]], [[2, 2], [0, 1]]])
+    gradient = np.asarray(tf.convert_to_tensor(tape.gradient(chosen, hidden)))
+    np.testing.assert_array_equal(gradient[:, :, 0], [[0, 0, 2], [1, 1, 0]])

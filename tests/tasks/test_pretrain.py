@@ -1,0 +1,258 @@
+"""Pre-training runs from text and from files, in phases, packed or not, and goes on where it stopped."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import keras_bert
+from keras_bert.data.pretraining.settings import InstanceSettings
+from keras_bert.data.pretraining.shards import plan_shards
+from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
+from keras_bert.models.pretrainer import BertPretrainer
+from tasks import pretrain as program
+from tasks.pretraining import Phase, StoredInstances, TextInstances, pretrain
+from tests.data.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
+from tests.forked import ForkedProgram
+from tests.forked import run as run_forked
+
+ROOT = Path(__file__).parents[2]
+SHARD_BYTES = 3000
+ENCODER = {
+    "vocab_size": len(VOCABULARY),
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+PHASES = [Phase(16, 6, 8), Phase(32, 5, 4)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Files of text to train on, and one to evaluate on."""
+    *files, held_out = write_corpus(tmp_path_factory.mktemp("pretrain") / "corpus", files=3, documents=20)
+    return files, held_out
+
+
+def from_text(files, **settings):
+    return TextInstances(files, tokenizer(), SHARD_BYTES, seed=5, **settings)
+
+
+def from_files(folder, files, lengths=(16, 32)):
+    """Files of instances of each length, made from the text."""
+    paths, plan = [], plan_shards(files, SHARD_BYTES)
+    for length in lengths:
+        settings = InstanceSettings(sequence_length=length, max_predictions=4)
+        job = ShardJob(str(folder / f"{length}"), len(plan), tokenizer().get_config(), settings, copies=2)
+        (folder / f"{length}").mkdir(parents=True)
+        for shard in plan:
+            ShardMaker(job)(shard)
+        paths.append([path for shard in plan for path in job.paths(shard)])
+    return StoredInstances(paths, tokenizer(), seed=5)
+
+
+def run(run_dir, instances, **arguments):
+    defaults = {
+        "tokenizer": tokenizer(),
+        "phases": PHASES,
+        "encoder_arguments": ENCODER,
+        "num_warmup_steps": 2,
+        "learning_rate": 1e-3,
+        "checkpoint_every": 4,
+        "log_every": 1,
+    }
+    return pretrain(run_dir, instances=instances, **{**defaults, **arguments})
+
+
+def weights(run_dir):
+    found = load_file(run_dir / "model" / "model.safetensors")
+    return np.concatenate([found[name].ravel() for name in sorted(found)])
+
+
+def records(run_dir, event):
+    lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("source", ["text", "files"])
+def test_a_run_leaves_a_model_that_others_read(tmp_path, corpus, source, pack):
+    files, held_out = corpus
+    instances = from_text(files) if source == "text" else from_files(tmp_path / "instances", files)
+    results = run(
+        tmp_path / "run",
+        instances,
+        evaluation=from_text([held_out]),
+        evaluate_every=3,
+        pack=pack,
+        command="the command",
+    )
+    names = {f"{term}_{score}" for term in ("masked_lm", "next_sentence") for score in ("loss", "accuracy")}
+    assert set(results["metrics"]) == {f"eval/{name}" for name in (*names, "perplexity")}
+    assert 0 < results["metrics"]["eval/masked_lm_loss"] < 2 * np.log(len(VOCABULARY))
+    assert results["updates"] == 11
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["metrics"] == results["metrics"]
+    assert [record["step"] for record in records(tmp_path / "run", "evaluation")] == [3, 6, 9, 11]
+    card = (tmp_path / "run" / "model_card.md").read_text()
+    assert "6 updates of 8 rows of 16 tokens" in card and "5 updates of 4 rows of 32 tokens" in card
+    assert "the command" in card and "masked_lm_accuracy" in card
+    assert (tmp_path / "run" / "training_curve.png").stat().st_size > 1000
+    pretrainer = BertPretrainer.from_checkpoint(tmp_path / "run" / "model")
+    assert not pretrainer.checkpoint_report.random
+    classifier = keras_bert.BertClassifier.from_checkpoint(
+        tmp_path / "run" / "model", labels=["a", "b"], sequence_length=16
+    )
+    assert classifier.preprocessor.tokenizer.vocabulary == VOCABULARY
+    assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}
+
+
+def test_every_phase_has_its_rows_in_order(corpus):
+    from tasks.pretraining import training_batches
+
+    batches = training_batches(from_text(corpus[0]), PHASES, "mlm", pack=False, seed=1)
+    shapes = [tuple(inputs["token_ids"].shape) for inputs, _ in batches]
+    assert shapes == [(8, 16)] * 6 + [(4, 32)] * 5
+
+
+def test_the_model_learns(tmp_path, corpus):
+    files, held_out = corpus
+    results = run(
+        tmp_path / "run",
+        from_text(files),
+        phases=[Phase(24, 200, 16)],
+        evaluation=from_text([held_out]),
+        evaluate_every=100,
+        learning_rate=5e-3,
+    )
+    first, last = (record["loss"] for record in (records(tmp_path / "run", "train")[i] for i in (0, -1)))
+    assert last < 0.9 * first
+    assert results["metrics"]["eval/masked_lm_loss"] < np.log(len(VOCABULARY))
+
+
+@pytest.mark.parametrize("next_sentence", ["sop", "none"])
+def test_other_next_sentences(tmp_path, corpus, next_sentence):
+    instances = from_text(corpus[0], next_sentence=next_sentence)
+    run(tmp_path / "run", instances, next_sentence=next_sentence, phases=PHASES[:1])
+    names = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert ("cls.seq_relationship.weight" in names) == (next_sentence == "sop")
+
+
+@pytest.mark.parametrize("objective", ["left_to_right", "right_to_left"])
+def test_language_models(tmp_path, corpus, objective):
+    import keras
+
+    instances = from_text(corpus[0], next_sentence="none")
+    run(tmp_path / "run", instances, next_sentence="none", objective=objective, phases=PHASES[:1])
+    model = keras.saving.load_model(tmp_path / "run" / "model.keras")
+    assert model.encoder.attention_direction == objective
+
+
+def test_weights_to_begin_with(tmp_path, corpus):
+    run(tmp_path / "one", from_text(corpus[0]))
+    model = tmp_path / "one" / "model"
+    run(tmp_path / "two", from_text(corpus[0]), init_checkpoint=model, learning_rate=0.0, weight_decay=0.0)
+    np.testing.assert_array_equal(weights(tmp_path / "two"), weights(tmp_path / "one"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags_of_data", [["--text_files"], ["--instance_files"], ["--text_files", "--pack"]])
+def test_a_run_stopped_in_any_phase_goes_on_to_the_same_weights(tmp_path, corpus, flags_of_data):
+    files, _ = corpus
+    if "--instance_files" in flags_of_data:
+        from_files(tmp_path / "instances", files)
+        data = [f"--instance_files={tmp_path / 'instances' / str(length)}" for length in (16, 32)]
+    else:
+        data = [f"--text_files={','.join(files)}", "--shard_megabytes=0.003", *flags_of_data[1:]]
+    (tmp_path / "config.json").write_text(json.dumps({**ENCODER, "hidden_act": "gelu", "type_vocab_size": 2}))
+    command = [
+        *(sys.executable, "-m", "tasks.pretrain", *data, f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
+        *(f"--bert_config_file={tmp_path / 'config.json'}", "--phase=16:60:8", "--phase=32:60:4"),
+        *("--deterministic", "--log_every=1", "--steps_per_call=3", "--checkpoint_every=1000", "--noprogress"),
+    ]
+    whole = run_forked([*command, f"--run_dir={tmp_path / 'whole'}"], cwd=ROOT)
+    assert whole.returncode == 0, whole.stderr[-3000:]
+    run_dir = tmp_path / "parts"
+    for update in (20, 80, None):
+        with open(tmp_path / "said", "w") as said:
+            process = ForkedProgram([*command, f"--run_dir={run_dir}"], cwd=ROOT, stdout=said, stderr=said)
+        while update is not None and process.poll() is None:
+            if (run_dir / "log.jsonl").is_file() and f'"step": {update}' in (run_dir / "log.jsonl").read_text():
+                process.send_signal(signal.SIGTERM)
+                break
+        assert process.wait(timeout=120) == (0 if update is None else 143), (tmp_path / "said").read_text()[-3000:]
+    assert [record["step"] >= 20 for record in records(run_dir, "resumed")] == [True, True]
+    np.testing.assert_array_equal(weights(run_dir), weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"phases": [Phase(64, 1, 4)]}, r"rows of 64 tokens, and the model has 40 positions"),
+        ({"next_sentence": "nsp", "objective": "left_to_right"}, "sees nothing where the encoder reads from left"),
+        ({"encoder_arguments": {**ENCODER, "hidden_size": 15}}, "hidden_size"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_folder_is_made(tmp_path, corpus, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path / "run", from_text(corpus[0]), **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_do_not_fit_the_phases(tmp_path, corpus):
+    instances = from_files(tmp_path / "instances", corpus[0], lengths=(16,))
+    with pytest.raises(ValueError, match="there are 2 phases and files for 1"):
+        run(tmp_path / "run", instances)
+    with pytest.raises(ValueError, match="rows of 12 tokens, and its files have instances of 16"):
+        run(tmp_path / "run", instances, phases=[Phase(12, 1, 4)])
+    assert not (tmp_path / "run").exists()
+
+
+def test_phases_that_cannot_be():
+    with pytest.raises(ValueError, match="the updates of a phase must be at least 1, got 0"):
+        Phase(16, 0, 8)
+
+
+def test_too_little_text_to_evaluate_on(tmp_path, corpus):
+    path = tmp_path / "short.txt"
+    path.write_text("river stone\nnight\n")
+    with pytest.raises(ValueError, match="gives fewer than 8 instances of 16 tokens, a batch"):
+        run(tmp_path / "run", from_text(corpus[0]), evaluation=from_text([str(path)]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--text_files=a", "--instance_files=b"], "give --text_files or --instance_files, one of the two"),
+        ([], "give --text_files or --instance_files, one of the two"),
+        (["--text_files=a", "--eval_text_files=b", "--eval_instance_files=c"], "one of the two"),
+        (["--text_files=a", "--size=tiny", "--init_checkpoint=x"], "both say how large the model is"),
+        (["--text_files=a", "--phase=128:0:8"], "must be LENGTH:UPDATES:ROWS"),
+        (["--text_files=a", "--phase=128"], "must be LENGTH:UPDATES:ROWS"),
+        (["--text_files=missing*", "--size=tiny"], "tasks.pretrain: there are no files missing*"),
+    ],
+)
+def test_flags_that_cannot_be(tmp_path, options, message):
+    vocabulary = write_vocabulary(tmp_path / "vocab.txt")
+    command = [sys.executable, "-m", "tasks.pretrain", f"--vocab_file={vocabulary}", f"--run_dir={tmp_path / 'run'}"]
+    answer = run_forked([*command, *options], cwd=ROOT)
+    assert answer.returncode != 0
+    assert message in answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stdout + answer.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_configuration_of_another_vocabulary(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**ENCODER, "hidden_act": "gelu", "type_vocab_size": 2}))
+
+    class Values:
+        init_checkpoint, bert_config_file, vocab_file = None, str(path), "vocab.txt"
+
+    with pytest.raises(ValueError, match=r"config.json is of a vocabulary of 17 wordpieces, and vocab.txt has 99"):
+        program.encoder_arguments_from_flags(Values(), 99)
