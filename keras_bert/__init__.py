@@ -19,6 +19,7 @@ import keras
 from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.pretrainer import BertPretrainer
 
 _LAZY_NAMES = {
     "BertAdamW": "keras_bert.training.optimizer",
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BertClassifier",
     "BertEncoder",
+    "BertPretrainer",
     "F1Score",
     "MatthewsCorrelation",
     "PearsonCorrelation",

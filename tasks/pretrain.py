@@ -9,6 +9,7 @@ each phase. --run_dir then holds model/ (weights, vocabulary, a card), training_
 run that was interrupted goes on where it stopped, in whatever phase, when the same command is given again.
 """
 
+import dataclasses
 import re
 import shlex
 import sys
@@ -182,7 +183,7 @@ def main(argv):
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
     from keras_bert.text.tokenizer import BertTokenizer
-    from tasks.pretraining import Phase, pretrain
+    from tasks.pretraining import Phase, Recipe, pretrain
     from tasks.saved_models import resolve_checkpoint
 
     values = flags.FLAGS
@@ -197,15 +198,7 @@ def main(argv):
             phases=[Phase(*map(int, _PHASE.fullmatch(phase).groups())) for phase in values.phase],
             encoder_arguments=encoder_arguments_from_flags(values, tokenizer.vocab_size),
             init_checkpoint=values.init_checkpoint and resolve_checkpoint(values.init_checkpoint),
-            objective=values.objective,
-            next_sentence=values.next_sentence,
-            pack=values.pack,
-            learning_rate=values.learning_rate,
-            num_warmup_steps=values.num_warmup_steps,
-            schedule=values.schedule,
-            weight_decay=values.weight_decay,
-            clip_norm=values.clip_norm,
-            seed=values.seed,
+            recipe=Recipe(**{field.name: values[field.name].value for field in dataclasses.fields(Recipe)}),
             evaluate_every=values.evaluate_every,
             eval_instances=values.eval_instances,
             command=shlex.join(["python", "-m", "tasks.pretrain", *sys.argv[1:]]),

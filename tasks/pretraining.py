@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import tensorflow as tf
 from absl import logging
@@ -70,6 +69,32 @@ class Phase:
         for name, value in dataclasses.asdict(self).items():
             if value < 1:
                 raise ValueError(f"the {name} of a phase must be at least 1, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is learned, and how. The numbers are the paper's (arXiv 1810.04805, appendix A.2).
+
+    Args:
+        objective: str, one of `OBJECTIVES`.
+        next_sentence: str, "nsp", "sop" or "none".
+        pack: bool. Whether several instances share a row.
+        learning_rate: float. The peak.
+        num_warmup_steps: int. Updates in the warm-up, if there are so many.
+        schedule: str, the decay of `WarmupSchedule`, over all phases.
+        weight_decay, clip_norm: float, as for `BertAdamW`.
+        seed: int. Of new weights, dropout, and the order of the data.
+    """
+
+    objective: str = MASKED
+    next_sentence: str = "nsp"
+    pack: bool = False
+    learning_rate: float = 1e-4
+    num_warmup_steps: int = 10_000
+    schedule: str = "linear"
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    seed: int = 1
 
 
 class TextInstances:
@@ -189,17 +214,9 @@ def pretrain_on_worker(
     instances,
     phases,
     encoder_arguments,
+    recipe,
     init_checkpoint=None,
     evaluation=None,
-    objective=MASKED,
-    next_sentence="nsp",
-    pack=False,
-    learning_rate=1e-4,
-    num_warmup_steps=10_000,
-    schedule="linear",
-    weight_decay=0.01,
-    clip_norm=1.0,
-    seed=1,
     evaluate_every=None,
     eval_instances=2048,
     command=None,
@@ -214,14 +231,9 @@ def pretrain_on_worker(
         instances: `TextInstances` or `StoredInstances`, to train on.
         phases: list of `Phase`, one after the other.
         encoder_arguments: dict, of `BertEncoder`.
+        recipe: `Recipe`.
         init_checkpoint: str, Path or None. Weights to begin with; None is random ones.
         evaluation: `TextInstances` or `StoredInstances` of other text, or None.
-        objective: str, one of `OBJECTIVES`.
-        next_sentence: str, "nsp", "sop" or "none".
-        pack: bool. Whether several instances share a row.
-        learning_rate, num_warmup_steps, schedule: as for `WarmupSchedule`, over all phases.
-        weight_decay, clip_norm: as for `BertAdamW`.
-        seed: int. Of new weights, dropout, and the order of the data.
         evaluate_every: int or None. Updates between two evaluations; None is at the end only.
         eval_instances: int. How many instances an evaluation takes, at most.
         command: str or None, for the model card.
@@ -234,51 +246,41 @@ def pretrain_on_worker(
         FileExistsError: if the folder belongs to another run.
         ValueError: if something does not fit; before any training where that can be known.
     """
-    run_dir = Path(run_dir)
     with strategy.scope():
-        model = make_model(encoder_arguments, init_checkpoint, objective, next_sentence, seed)
+        model = make_model(encoder_arguments, init_checkpoint, recipe)
     _check_phases(phases, model.encoder.max_position_embeddings, number_of_workers(strategy))
     for source in filter(None, (instances, evaluation)):
         source.check(phases, model.encoder.max_position_embeddings)
-    updates = sum(phase.updates for phase in phases)
-    rate = WarmupSchedule(learning_rate, updates, min(num_warmup_steps, updates), decay=schedule)
+    rate = make_schedule(recipe, phases)
+    with strategy.scope():
+        optimizer = BertAdamW(rate, weight_decay=recipe.weight_decay, clip_norm=recipe.clip_norm)
+    evaluate = None
+    if evaluation is not None:
+        evaluate = Evaluation(model, optimizer, evaluation, phases, recipe.objective, eval_instances)
     configuration = {
+        **dataclasses.asdict(recipe),
         "encoder": encoder_arguments,
         "init_checkpoint": None if init_checkpoint is None else str(init_checkpoint),
         "phases": [dataclasses.asdict(phase) for phase in phases],
         "data": instances.configuration(),
-        "objective": objective,
-        "next_sentence": next_sentence,
-        "pack": pack,
-        "learning_rate": learning_rate,
-        "num_warmup_steps": rate.num_warmup_steps,
-        "schedule": schedule,
-        "weight_decay": weight_decay,
-        "clip_norm": clip_norm,
-        "seed": seed,
         **{name: value for name, value in trainer_arguments.items() if name not in _MAY_CHANGE},
     }
-    with strategy.scope():
-        optimizer = BertAdamW(rate, weight_decay=weight_decay, clip_norm=clip_norm)
-    evaluate = None
-    if evaluation is not None:
-        evaluate = Evaluation(model, optimizer, evaluation, phases, objective, eval_instances)
     run = RunDirectory(run_dir, configuration, writer=is_chief(strategy))
     with stop_on_sigterm() as should_stop:
         trainer = Trainer(
             model,
             optimizer,
             run,
-            updates,
+            rate.num_train_steps,
             strategy,
             evaluate=evaluate,
             evaluate_every=None if evaluate is None else evaluate_every,
             should_stop=should_stop,
-            facts=_facts(model, instances, phases, rate, pack),
-            seed=seed,
+            facts=_facts(model, instances, phases, rate, recipe),
+            seed=recipe.seed,
             **trainer_arguments,
         )
-        result = trainer.train(training_batches(instances, phases, objective, pack, seed, *worker_of(strategy)))
+        result = trainer.train(training_batches(instances, phases, recipe, *worker_of(strategy)))
     results = {
         "metrics": result.best_metrics,
         "updates": result.step,
@@ -291,11 +293,26 @@ def pretrain_on_worker(
     return results
 
 
-def make_model(encoder_arguments, init_checkpoint, objective, next_sentence, seed):
+def make_schedule(recipe, phases):
+    """The learning rate over all phases, with a warm-up that fits into them.
+
+    Args:
+        recipe: `Recipe`.
+        phases: list of `Phase`.
+
+    Returns:
+        `WarmupSchedule`.
+    """
+    updates = sum(phase.updates for phase in phases)
+    warmup = min(recipe.num_warmup_steps, updates)
+    return WarmupSchedule(recipe.learning_rate, updates, warmup, decay=recipe.schedule)
+
+
+def make_model(encoder_arguments, init_checkpoint, recipe):
     """The model as training begins with it; to be called in the strategy's scope.
 
     Args:
-        encoder_arguments, init_checkpoint, objective, next_sentence, seed: as for `pretrain_on_worker`.
+        encoder_arguments, init_checkpoint, recipe: as for `pretrain_on_worker`.
 
     Returns:
         `BertPretrainer`.
@@ -303,20 +320,20 @@ def make_model(encoder_arguments, init_checkpoint, objective, next_sentence, see
     Raises:
         ValueError: if the objective and the next sentence do not go together.
     """
-    has_next_sentence = next_sentence != "none"
+    has_next_sentence = recipe.next_sentence != "none"
     arguments = {**encoder_arguments, "with_pooler": has_next_sentence}  # nothing else would train the pooler
-    if objective != MASKED:
-        arguments["attention_direction"] = objective
+    if recipe.objective != MASKED:
+        arguments["attention_direction"] = recipe.objective
     if init_checkpoint is not None:
-        return BertPretrainer.from_checkpoint(init_checkpoint, has_next_sentence, seed, **arguments)
-    return BertPretrainer(BertEncoder(**arguments, seed=seed), has_next_sentence, seed)
+        return BertPretrainer.from_checkpoint(init_checkpoint, has_next_sentence, recipe.seed, **arguments)
+    return BertPretrainer(BertEncoder(**arguments, seed=recipe.seed), has_next_sentence, recipe.seed)
 
 
-def training_batches(instances, phases, objective, pack, seed, worker_index=0, num_workers=1):
+def training_batches(instances, phases, recipe, worker_index=0, num_workers=1):
     """All batches of a worker, phase after phase.
 
     Args:
-        instances, phases, objective, pack, seed: as for `pretrain_on_worker`.
+        instances, phases, recipe: as for `pretrain_on_worker`.
         worker_index, num_workers: int.
 
     Returns:
@@ -326,13 +343,13 @@ def training_batches(instances, phases, objective, pack, seed, worker_index=0, n
     whole = None
     for number, phase in enumerate(phases):
         rows = phase.batch_size // num_workers
-        if pack:
+        if recipe.pack:
             made = instances.batches(phase, number, _INSTANCES_AT_ONCE, worker_index, num_workers)
-            batches = pack_rows(made, phase, instances.most_predictions(phase, number), seed)
+            batches = pack_rows(made, phase, instances.most_predictions(phase, number), recipe.seed)
             batches = batches.batch(rows, drop_remainder=True)
         else:
             batches = instances.batches(phase, number, rows, worker_index, num_workers)
-        batches = batches.map(lambda batch: inputs_and_labels(batch, objective)).take(phase.updates)
+        batches = batches.map(lambda batch: inputs_and_labels(batch, recipe.objective)).take(phase.updates)
         whole = batches if whole is None else whole.concatenate(batches)
     return whole.prefetch(2)
 
@@ -418,7 +435,7 @@ def _check_phases(phases, positions, workers):
             )
 
 
-def _facts(model, instances, phases, rate, pack):
+def _facts(model, instances, phases, rate, recipe):
     trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
     facts = {
         "data": instances.description,
@@ -428,7 +445,7 @@ def _facts(model, instances, phases, rate, pack):
     }
     for number, phase in enumerate(phases):
         rows = f"{phase.batch_size} rows of {phase.sequence_length} tokens"
-        facts[f"phase {number + 1}"] = f"{phase.updates:,} updates of {rows}{', packed' if pack else ''}"
+        facts[f"phase {number + 1}"] = f"{phase.updates:,} updates of {rows}{', packed' if recipe.pack else ''}"
     return facts
 
 

@@ -15,7 +15,7 @@ from keras_bert.data.pretraining.shards import plan_shards
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
 from keras_bert.models.pretrainer import BertPretrainer
 from tasks import pretrain as program
-from tasks.pretraining import Phase, StoredInstances, TextInstances, pretrain
+from tasks.pretraining import Phase, Recipe, StoredInstances, TextInstances, pretrain, training_batches
 from tests.data.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
 from tests.forked import ForkedProgram
 from tests.forked import run as run_forked
@@ -57,17 +57,21 @@ def from_files(folder, files, lengths=(16, 32)):
     return StoredInstances(paths, tokenizer(), seed=5)
 
 
-def run(run_dir, instances, **arguments):
-    defaults = {
-        "tokenizer": tokenizer(),
-        "phases": PHASES,
-        "encoder_arguments": ENCODER,
-        "num_warmup_steps": 2,
-        "learning_rate": 1e-3,
-        "checkpoint_every": 4,
-        "log_every": 1,
-    }
-    return pretrain(run_dir, instances=instances, **{**defaults, **arguments})
+def run(run_dir, instances, phases=PHASES, encoder_arguments=ENCODER, init_checkpoint=None, held_out=None, **recipe):
+    return pretrain(
+        run_dir,
+        tokenizer=tokenizer(),
+        instances=instances,
+        phases=phases,
+        encoder_arguments=encoder_arguments,
+        init_checkpoint=init_checkpoint,
+        evaluation=held_out,
+        evaluate_every=3 if held_out else None,
+        recipe=Recipe(**{"num_warmup_steps": 2, "learning_rate": 1e-3, **recipe}),
+        command="the command",
+        checkpoint_every=4,
+        log_every=1,
+    )
 
 
 def weights(run_dir):
@@ -85,14 +89,7 @@ def records(run_dir, event):
 def test_a_run_leaves_a_model_that_others_read(tmp_path, corpus, source, pack):
     files, held_out = corpus
     instances = from_text(files) if source == "text" else from_files(tmp_path / "instances", files)
-    results = run(
-        tmp_path / "run",
-        instances,
-        evaluation=from_text([held_out]),
-        evaluate_every=3,
-        pack=pack,
-        command="the command",
-    )
+    results = run(tmp_path / "run", instances, held_out=from_text([held_out]), pack=pack)
     names = {f"{term}_{score}" for term in ("masked_lm", "next_sentence") for score in ("loss", "accuracy")}
     assert set(results["metrics"]) == {f"eval/{name}" for name in (*names, "perplexity")}
     assert 0 < results["metrics"]["eval/masked_lm_loss"] < 2 * np.log(len(VOCABULARY))
@@ -113,9 +110,7 @@ def test_a_run_leaves_a_model_that_others_read(tmp_path, corpus, source, pack):
 
 
 def test_every_phase_has_its_rows_in_order(corpus):
-    from tasks.pretraining import training_batches
-
-    batches = training_batches(from_text(corpus[0]), PHASES, "mlm", pack=False, seed=1)
+    batches = training_batches(from_text(corpus[0]), PHASES, Recipe())
     shapes = [tuple(inputs["token_ids"].shape) for inputs, _ in batches]
     assert shapes == [(8, 16)] * 6 + [(4, 32)] * 5
 
@@ -125,9 +120,8 @@ def test_the_model_learns(tmp_path, corpus):
     results = run(
         tmp_path / "run",
         from_text(files),
-        phases=[Phase(24, 200, 16)],
-        evaluation=from_text([held_out]),
-        evaluate_every=100,
+        phases=[Phase(24, 150, 16)],
+        held_out=from_text([held_out]),
         learning_rate=5e-3,
     )
     first, last = (record["loss"] for record in (records(tmp_path / "run", "train")[i] for i in (0, -1)))
@@ -222,7 +216,7 @@ def test_too_little_text_to_evaluate_on(tmp_path, corpus):
     path = tmp_path / "short.txt"
     path.write_text("river stone\nnight\n")
     with pytest.raises(ValueError, match="gives fewer than 8 instances of 16 tokens, a batch"):
-        run(tmp_path / "run", from_text(corpus[0]), evaluation=from_text([str(path)]))
+        run(tmp_path / "run", from_text(corpus[0]), held_out=from_text([str(path)]))
 
 
 @pytest.mark.parametrize(

@@ -41,5 +41,7 @@ def test_what_makes_no_sense_is_refused(arguments, message):
 
 
 def test_the_ends_of_the_ranges():
-    InstanceSettings(sequence_length=5, max_predictions=1, short_sequence_rate=0, masking_rate=1, mask_share=0)
-    InstanceSettings(short_sequence_rate=1, mask_share=0.9, random_share=0.1)
+    least = {"sequence_length": 5, "max_predictions": 1, "short_sequence_rate": 0, "mask_share": 0}
+    most = {"short_sequence_rate": 1, "masking_rate": 1, "mask_share": 0.9, "random_share": 0.1}
+    for values in (least, most):
+        assert values.items() <= InstanceSettings(**values).to_dict().items()
