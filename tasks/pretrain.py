@@ -1,4 +1,4 @@
-"""Pre-trains BERT on masked words and next sentences, from prepared text or from files of instances.
+r"""Pre-trains BERT on masked words and next sentences, from prepared text or from files of instances.
 
     python -m tasks.pretrain --text_files='corpus/*.txt' --vocab_file=vocab.txt --size=tiny --run_dir=runs/tiny \
         --phase=128:9000:256 --phase=512:1000:256

@@ -1,6 +1,6 @@
 """Builds a WordPiece vocabulary from text.
 
-    python -m tools.build_vocab --input=corpus/*.txt --vocab_size=30522 --lower_case --output=vocab.txt
+    python -m tools.build_vocab --input='corpus/*.txt' --vocab_size=30522 --lower_case --output=vocab.txt
 
 Input: UTF-8 files, also .gz, of any form that has its text in lines: raw, or prepared with a sentence a line. The words
 are those that `keras_bert.BertTokenizer` makes of each line, with the same --lower_case (and --strip_accents).

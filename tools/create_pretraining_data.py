@@ -1,4 +1,4 @@
-"""Makes instances of pre-training, masked words and next sentences, from prepared text.
+r"""Makes instances of pre-training, masked words and next sentences, from prepared text.
 
     python -m tools.create_pretraining_data --input_file='corpus/*.txt' --vocab_file=vocab.txt --output_dir=instances \
         --num_workers=2
@@ -18,12 +18,14 @@ random number, from the same flags; everything is then in memory and one core do
 """
 
 import random
+import signal
 import sys
 import time
 from multiprocessing import forkserver
 
 from absl import app, flags
 
+_MANY_UNKNOWN = 0.05  # of the tokens: beyond it, the vocabulary is another text's
 _STREAMING_FLAGS = (
     "shard_megabytes",
     "num_workers",
@@ -147,6 +149,8 @@ def create_streaming(values, settings, tokenizer, files, beam_options):
         compression=values.compression,
     )
     missing, finished = missing_shards(job, plan)
+    if not missing:
+        return finished, []
     if values.runner:
         from keras_bert.data.pretraining.beam import make_shards_with_beam
 
@@ -154,7 +158,7 @@ def create_streaming(values, settings, tokenizer, files, beam_options):
     made = []
     bar = tqdm(total=sum(shard.size for shard in missing), unit="B", unit_scale=True, disable=not values.progress)
     with bar:
-        for shard, counts in make_shards(job, missing, min(values.num_workers, max(len(missing), 1))):
+        for shard, counts in make_shards(job, missing, min(values.num_workers, len(missing))):
             made.append(counts)
             bar.update(shard.size)
     return finished, made
@@ -191,7 +195,7 @@ def create_exact(values, settings, tokenizer, files):
         "models" if values.use_v2_feature_names else "bert",
         {**describe_vocabulary(tokenizer), **settings.to_dict(), "copies": values.dupe_factor, "text": files},
     )
-    return [], [{"instances": len(instances), **documents.counts()}]
+    return [], [{"instances": len(instances), **documents.counts(tokenizer.unk_id)}]
 
 
 def describe(finished, made, seconds, next_sentence="nsp"):
@@ -205,17 +209,21 @@ def describe(finished, made, seconds, next_sentence="nsp"):
     Returns:
         str, one line or more.
     """
-    names = "instances", "documents", "one_sentence_documents", "tokens"
-    total = {name: sum(counts[name] for counts in (*finished, *made)) for name in names}
+    total = {name: sum(counts[name] for counts in (*finished, *made)) for name in (*finished, *made)[0]}
     now = sum(counts["instances"] for counts in made)
-    lines = [
-        f"{total['instances']:,} instances of {total['documents']:,} documents with {total['tokens']:,} tokens",
-        f"made {now:,} of them in {seconds:.0f} s, {now / seconds:,.0f} a second",
-    ]
+    lines = [f"{total['instances']:,} instances of {total['documents']:,} documents with {total['tokens']:,} tokens"]
+    if made:
+        lines.append(f"made {now:,} of them in {seconds:.0f} s, {now / seconds:,.0f} a second")
     if finished:
         lines.append(f"{len(finished)} of {len(finished) + len(made)} shards were there already")
     if total["one_sentence_documents"]:
         lines.append(f"{total['one_sentence_documents']:,} documents have one sentence, which nothing follows")
+    if total["one_sentence_documents"] > total["documents"] / 2:
+        lines.append("Is this prepared text, one sentence a line and a blank line between documents?")
+        lines[-1] += " python -m tools.prepare_corpus makes it"
+    if total["unknown_tokens"] > _MANY_UNKNOWN * total["tokens"]:
+        share = 100 * total["unknown_tokens"] / total["tokens"]
+        lines.append(f"{share:.1f}% of the tokens are [UNK]: is the vocabulary that of this text?")
     alone = sum(counts["documents"] == 1 for counts in (*finished, *made))
     if alone and next_sentence == "nsp":
         lines.append(
@@ -247,7 +255,9 @@ def run(values, beam_options=()):
 def _prepare_processes():
     """Lets the process from which workers are forked import TensorFlow while this one does, too."""
     forkserver.set_forkserver_preload(["keras_bert.data.pretraining.streaming"])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits: an interrupt is for this process
     forkserver.ensure_running()
+    signal.signal(signal.SIGINT, before)
 
 
 def main(argv):
@@ -257,12 +267,21 @@ def main(argv):
     given = [name for name in _STREAMING_FLAGS if flags.FLAGS[name].present]
     if flags.FLAGS.exact and given:
         raise app.UsageError(f"the original has no --{given[0]}; leave it out with --exact")
-    if flags.FLAGS.num_workers > 1 and not flags.FLAGS.runner:
-        _prepare_processes()
+    # What a cluster sends before it ends a process is an interrupt, too: the shards that are begun are finished.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if flags.FLAGS.num_workers > 1 and not flags.FLAGS.runner:
+            _prepare_processes()
+        _run_with_errors_in_a_line(argv[1:])
+    except KeyboardInterrupt:
+        sys.exit("tools.create_pretraining_data: interrupted; the same command makes what is missing")
+
+
+def _run_with_errors_in_a_line(beam_options):
     import tensorflow as tf
 
     try:
-        run(flags.FLAGS, argv[1:])
+        run(flags.FLAGS, beam_options)
     except (ImportError, OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
         sys.exit(f"tools.create_pretraining_data: {error}")
 

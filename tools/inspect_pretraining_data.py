@@ -161,15 +161,17 @@ def print_instances(chosen, vocabulary):
         print("\nThe numbers are ids: give --vocab_file for words, and for the shares of [MASK] and [UNK].")
 
 
-def _remarks(rows, counts, reader):
+def _remarks(rows, counts, reader, shards):
     remarks = []
     if not reader.is_complete:
         remarks.append(
-            "The first instances of each file, of its first copy; others may be shorter. --sample=0 reads all"
+            "The first instances of each file, whose order is random; of few documents others may be of other lengths. "
+            "--sample=0 reads all"
         )
     if not counts.repeated_texts.is_exact:
         remarks.append("There are so many instances that repetitions are estimated from a part of them.")
-    if "label_1" in rows:
+    is_in_order = any((shard.facts or {}).get("next_sentence") == "sop" for shard in shards)
+    if "label_1" in rows and not is_in_order:
         remarks.append("Where one sentence is left, or fills an instance alone, what follows it is always random.")
     return remarks
 
@@ -210,7 +212,8 @@ def run(names, values):
         if reader.empty:
             print(f"  {len(reader.empty):,} of the files have no instance, such as {reader.empty[0]}")
         print_instances(choice.chosen(), vocabulary)
-        print("\n" + "\n".join([*describe_table(rows, vocabulary is not None), *_remarks(rows, counts, reader)]))
+        remarks = _remarks(rows, counts, reader, shards)
+        print("\n" + "\n".join([*describe_table(rows, vocabulary is not None), *remarks]))
     if values.output is not None:
         title = f"{counts.instances:,} instances of {len(shards):,} files"
         draw_instances(values.output, counts, asked_replacements(shards), label_names(shards), title)

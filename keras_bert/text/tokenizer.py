@@ -108,6 +108,8 @@ class BertTokenizer:
             self._tokens = tf.constant(self._vocabulary)
 
     def _warn_of_wrong_case(self) -> None:
+        if not {"a", "A"} & set(self._vocabulary):
+            return  # of another script, which need not have case
         if self.lower_case != vocabularies.is_lower_case_vocabulary(self._vocabulary):
             logging.warning(
                 "lower_case=%s, but the vocabulary of %d entries %s the entry 'A' and so looks %s. "

@@ -51,9 +51,10 @@ def run(**options):
     create_pretraining_data.run(values_of(**{**SMALL, **options}))
 
 
-def start(**options):
+def start(start_new_session=False, **options):
     command = [sys.executable, "-m", "tools.create_pretraining_data", *arguments(**options)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=start_new_session, **pipes)
 
 
 def one_file(folder, text):
@@ -205,7 +206,14 @@ def test_each_flag_is_used(tmp_path, corpus, monkeypatch, flag, value, fact):
 
     def note(job, shards, num_workers):
         jobs.append(job)
-        return iter([(shards[0], {"instances": 1, "documents": 1, "tokens": 1, "one_sentence_documents": 0})])
+        return iter(
+            [
+                (
+                    shards[0],
+                    {"instances": 1, "documents": 1, "tokens": 1, "one_sentence_documents": 0, "unknown_tokens": 0},
+                )
+            ]
+        )
 
     monkeypatch.setattr(streaming, "make_shards", note)
     run(**corpus, output_dir=tmp_path / "out")
@@ -268,6 +276,39 @@ def is_running(process):
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
     return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_program_finishes_what_is_begun_and_says_so(tmp_path, corpus, signal_):
+    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2, "progress": False}
+    out = tmp_path / "out"
+    out.mkdir()
+    program = start(**options, output_dir=out, start_new_session=True)
+    while not sidecars(out):
+        assert program.poll() is None, program.communicate()[1][-2000:]
+        time.sleep(0.01)
+    # A terminal interrupts the workers, too; whoever ends a program asks it alone.
+    (os.killpg if signal_ == signal.SIGINT else os.kill)(program.pid, signal_)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 1
+    said = "tools.create_pretraining_data: interrupted; the same command makes what is missing"
+    assert errors.splitlines()[-1] == said, errors[-3000:]
+    assert "Traceback" not in errors
+    assert not [name for name in contents(out) if name.startswith(".")]
+
+
+def test_text_that_is_not_prepared_and_a_vocabulary_of_another_text(tmp_path, corpus, capsys):
+    path = one_file(tmp_path, "".join(f"{word} river\n\n" for word in ["stone"] * 5 + ["caf\u00e9"] * 4))
+    run(**{**corpus, "input_file": path}, output_dir=tmp_path / "out")
+    answer = capsys.readouterr().out
+    assert (
+        "Is this prepared text, one sentence a line and a blank line between documents? python -m tools.pre" in answer
+    )
+    assert "22.2% of the tokens are [UNK]: is the vocabulary that of this text?" in answer
+    run(**corpus, output_dir=tmp_path / "sound")
+    answer = capsys.readouterr().out
+    assert "prepared" not in answer and "[UNK]" not in answer
 
 
 # Exact.

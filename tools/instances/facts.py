@@ -3,7 +3,8 @@
 import json
 import os
 
-_COUNTS_OF_TEXT = ("documents", "one_sentence_documents", "tokens")  # the same in each copy of a shard
+# The same in each copy of a shard.
+_COUNTS_OF_TEXT = ("documents", "one_sentence_documents", "tokens", "unknown_tokens")
 COUNTED_FACTS = ("instances", *_COUNTS_OF_TEXT)
 _OF_ONE_FILE = ("text", "shard", "copy", "bytes")
 _FIRST_FACTS = ("mode", "vocabulary_sha256", "vocab_size", "lower_case", "strip_accents", "sequence_length")

@@ -20,12 +20,21 @@ class TokenizedDocuments(NamedTuple):
     token_ids: np.ndarray
     documents: list
 
-    def counts(self):
-        """dict of int: `documents`, `one_sentence_documents` (of which no sentence follows another) and `tokens`."""
+    def counts(self, unknown_id):
+        """How many there are of what.
+
+        Args:
+            unknown_id: int, the id of [UNK].
+
+        Returns:
+            dict of int: `documents`, `one_sentence_documents` (of which no sentence follows another), `tokens`, and
+            `unknown_tokens`.
+        """
         return {
             "documents": len(self.documents),
             "one_sentence_documents": sum(len(document) == 2 for document in self.documents),
             "tokens": len(self.token_ids),
+            "unknown_tokens": int(np.count_nonzero(self.token_ids == unknown_id)),
         }
 
 

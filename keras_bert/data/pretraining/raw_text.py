@@ -195,7 +195,7 @@ def _text_lines(path, encoding, bad_rows, counts):
         try:
             text = decode_line(line, encoding, place.line_offset)
         except ValueError as error:
-            bad_rows.report(path, number, str(error))
+            bad_rows.report(path, number, f"{error}; if the file is in another encoding, give it (encoding)")
             yield ""
         else:
             yield from _lines_of(text)

@@ -40,7 +40,10 @@ def describe_shards(paths):
         FileNotFoundError: if there are no files, or one or some of a numbered set are missing.
         ValueError: if a file of ours is not finished or has lost bytes, files differ in length, form or compression, or
             are no instances.
+        TypeError: if `paths` is one path.
     """
+    if isinstance(paths, (str, bytes)):
+        raise TypeError(f"paths must be a list of paths, got {paths!r}; tf.io.gfile.glob gives those of a pattern")
     if not paths:
         raise FileNotFoundError("no files of instances are given")
     _check_complete(paths)

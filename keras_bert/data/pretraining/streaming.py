@@ -11,13 +11,15 @@ reads files in random order does not see a text again before it has seen others.
 """
 
 import os
+import signal
 import threading
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 
 import tensorflow as tf
+from absl import logging
 
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
 from keras_bert.data.pretraining.records import FEATURE_NAMES, serialize
@@ -36,7 +38,8 @@ from keras_bert.text.tokenizer import BertTokenizer
 
 COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
 _INSTANCES_AT_ONCE = 1024
-_COUNTS_OF_TEXT = "documents", "one_sentence_documents", "tokens"
+_COUNTS_OF_TEXT = "documents", "one_sentence_documents", "tokens", "unknown_tokens"
+_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ class ShardMaker:
 
     def __init__(self, job):
         self._job = job
-        self._maker = InstanceMaker(BertTokenizer.from_config(job.tokenizer), job.settings)
+        tokenizer = BertTokenizer.from_config(job.tokenizer)
+        self._unknown_id = tokenizer.unk_id
+        self._maker = InstanceMaker(tokenizer, job.settings)
         self._configuration = job.configuration()
 
     def __call__(self, shard):
@@ -112,13 +117,14 @@ class ShardMaker:
             shard: `Shard`.
 
         Returns:
-            dict: `instances`, of all copies; `documents`, `one_sentence_documents` and `tokens`, how many there are.
+            dict of int: `instances`, of all copies, and what `TokenizedDocuments.counts` gives of the text.
 
         Raises:
             ValueError: if a file of the corpus is not UTF-8.
         """
         job, maker = self._job, self._maker
         documents = maker.read(shard)
+        counts = documents.counts(self._unknown_id)
         token_ids = tf.constant(documents.token_ids)
         made = []
         for copy, path in enumerate(job.paths(shard)):
@@ -129,7 +135,7 @@ class ShardMaker:
                     for record in serialize(instances, job.form):
                         write(record)
             place = {"shard": shard.number, "copy": copy, "text": shard.pieces}
-            made.append({**self._configuration, **place, "instances": len(rows), **documents.counts()})
+            made.append({**self._configuration, **place, "instances": len(rows), **counts})
             write_sidecar(path, made[-1])
         return shard_counts(made)
 
@@ -145,9 +151,9 @@ def shard_counts(sidecars):
 
     Example:
 
-    >>> sidecars = [{"instances": 3, "documents": 1, "one_sentence_documents": 0, "tokens": 99}] * 2
-    >>> shard_counts(sidecars)
-    {'instances': 6, 'documents': 1, 'one_sentence_documents': 0, 'tokens': 99}
+    >>> counts = {"documents": 1, "one_sentence_documents": 0, "tokens": 99, "unknown_tokens": 2}
+    >>> shard_counts([{"instances": 3, **counts}] * 2)["instances"]
+    6
     """
     instances = sum(facts["instances"] for facts in sidecars)
     return {"instances": instances, **{name: sidecars[0][name] for name in _COUNTS_OF_TEXT}}
@@ -156,7 +162,7 @@ def shard_counts(sidecars):
 def missing_shards(job, plan):
     """The shards of a plan that are not finished, after what an interrupted run left is removed.
 
-    A shard is finished if its files and those beside them are there.
+    A shard is finished if its files and those beside them are there, and have not lost bytes since.
 
     Args:
         job: `ShardJob`.
@@ -167,6 +173,7 @@ def missing_shards(job, plan):
 
     Raises:
         FileExistsError: if the folder has shards of another configuration or corpus; the message names what differs.
+        NotADirectoryError: if it is a file.
 
     Example:
 
@@ -175,6 +182,8 @@ def missing_shards(job, plan):
     >>> missing_shards(ShardJob(tempfile.mkdtemp(), 0, tokenizer.get_config(), settings), [])
     ([], [])
     """
+    if tf.io.gfile.exists(job.folder) and not tf.io.gfile.isdir(job.folder):
+        raise NotADirectoryError(f"{job.folder} is a file; give a folder for the files of instances")
     configuration = job.configuration()
     expected = {path: shard for shard in plan for path in job.paths(shard)}
     present = instance_files(job.folder)
@@ -188,11 +197,23 @@ def missing_shards(job, plan):
     for path, facts in sidecars.items():
         text = [list(piece) for piece in expected[path].pieces]
         _check_same(path, facts, {**configuration, "text": text})
-    complete = set(present) & set(sidecars)
+    complete = _undamaged({path: sidecars[path] for path in present if path in sidecars})
     missing = [shard for shard in plan if not complete.issuperset(job.paths(shard))]
     finished = [shard for shard in plan if complete.issuperset(job.paths(shard))]
     remove_unfinished(job.folder)
     return missing, [shard_counts([sidecars[path] for path in job.paths(shard)]) for shard in finished]
+
+
+def _undamaged(sidecars):
+    """The files that have the size that is written beside them."""
+    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
+        sizes = list(threads.map(lambda path: tf.io.gfile.stat(path).length, sidecars))
+    damaged = {
+        path: size for (path, facts), size in zip(sidecars.items(), sizes, strict=True) if facts["bytes"] != size
+    }
+    for path, size in damaged.items():
+        logging.warning("%s has %d bytes instead of %d, and is made again", path, size, sidecars[path]["bytes"])
+    return set(sidecars) - set(damaged)
 
 
 def _check_same(path, facts, expected):
@@ -260,6 +281,8 @@ _make = None  # of this process; a shard's work does not pickle it anew
 
 def _start_process(job):
     global _make
+    # An interrupt is for the process that gives the work: this one finishes its shard.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # As many processes as cores: more threads in each would only get into each other's way.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -67,5 +67,6 @@ def test_few_characters_are_tokenized_at_once(monkeypatch):
 
 
 def test_counts():
-    found = TokenizedDocuments(np.zeros([9], "int32"), [[0, 2], [2, 4, 5], [5, 9]])
-    assert found.counts() == {"documents": 3, "one_sentence_documents": 2, "tokens": 9}
+    found = TokenizedDocuments(np.array([1, 5, 5, 1, 7, 7, 7, 7, 7], "int32"), [[0, 2], [2, 4, 5], [5, 9]])
+    expected = {"documents": 3, "one_sentence_documents": 2, "tokens": 9, "unknown_tokens": 2}
+    assert found.counts(unknown_id=1) == expected

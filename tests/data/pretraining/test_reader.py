@@ -171,6 +171,11 @@ def test_a_restored_iterator_goes_on(finished, kind, tmp_path):
 # What is refused.
 
 
+def test_one_path_is_no_list_of_paths():
+    with pytest.raises(TypeError, match="paths must be a list of paths, got 'instances'"):
+        describe_shards("instances")
+
+
 def test_no_files(tmp_path):
     for read in (describe_shards, lambda paths: shard_batches(paths, 4)):
         with pytest.raises(FileNotFoundError, match="no files of instances are given"):

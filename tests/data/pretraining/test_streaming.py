@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from absl import logging
 
 from keras_bert.data.pretraining.documents import tokenize_documents
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
@@ -88,10 +89,11 @@ def test_sidecars_say_what_made_the_shards(made, corpus):
     paths, plan = corpus
     whole = [tokenize_documents(Path(path).read_text().split("\n"), tokenizer().tokenize) for path in paths]
     said = sidecars(made)
-    for name in ("documents", "one_sentence_documents", "tokens"):
+    for name in ("documents", "one_sentence_documents", "tokens", "unknown_tokens"):
         for copy in range(2):
             found = sum(each[name] for each in said if each["copy"] == copy)
-            assert found == sum(each.counts()[name] for each in whole) > 0
+            assert found == sum(each.counts(1)[name] for each in whole)
+            assert found > 0 or name == "unknown_tokens"
     assert [each["instances"] for each in said] == [len(records(path)) for path in instance_files(made)]
     assert [each["bytes"] for each in said] == [os.path.getsize(path) for path in instance_files(made)]
     for each, (copy, shard) in zip(said, itertools.product(range(2), plan), strict=True):
@@ -171,12 +173,30 @@ def test_what_is_lost_is_made_again(copied, made, corpus, lost):
     assert contents(copied) == contents(made)
 
 
+def test_what_has_lost_bytes_is_made_again(copied, made, corpus, monkeypatch):
+    messages = []
+    monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
+    path = next(copied.glob("*-00003-of-*.tfrecord"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert finish(copied, corpus[1]) == [3]
+    assert contents(copied) == contents(made)
+    assert messages == [f"{path} has {len(whole) - 100} bytes instead of {len(whole)}, and is made again"]
+
+
+def test_a_file_is_no_folder(tmp_path, corpus):
+    (tmp_path / "out").write_text("precious")
+    with pytest.raises(NotADirectoryError, match="out is a file; give a folder for the files of instances"):
+        finish(tmp_path / "out", corpus[1])
+    assert (tmp_path / "out").read_text() == "precious"
+
+
 def test_nothing_is_made_twice(copied, made, corpus):
     job = job_for(copied, corpus[1])
     missing, finished = missing_shards(job, corpus[1])
     assert missing == []
     assert sum(counts["instances"] for counts in finished) == sum(each["instances"] for each in sidecars(made))
-    names = "documents", "one_sentence_documents", "tokens"
+    names = "documents", "one_sentence_documents", "tokens", "unknown_tokens"
     said = [each for each in sidecars(made) if each["copy"] == 0]
     assert [[counts[name] for name in names] for counts in finished] == [
         [each[name] for name in names] for each in said
