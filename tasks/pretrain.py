@@ -127,14 +127,14 @@ def instances_from_flags(values, tokenizer, prefix=""):
         prefix: str. "" for those to train on, "eval_" for those to evaluate on.
 
     Returns:
-        `tasks.pretraining.TextInstances`, `StoredInstances`, or None if no flag names any.
+        `tasks.pretraining_input.TextInstances`, `StoredInstances`, or None if no flag names any.
 
     Raises:
         FileNotFoundError: if a pattern has no files.
         ValueError: if files are no instances or no text.
     """
     from keras_bert.data.pretraining.shards import MEGABYTE
-    from tasks.pretraining import StoredInstances, TextInstances
+    from tasks.pretraining_input import StoredInstances, TextInstances
 
     if patterns := values[f"{prefix}text_files"].value:
         return TextInstances(
@@ -183,7 +183,8 @@ def main(argv):
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
     from keras_bert.text.tokenizer import BertTokenizer
-    from tasks.pretraining import Phase, Recipe, pretrain
+    from tasks.pretraining import Recipe, pretrain
+    from tasks.pretraining_input import Phase
     from tasks.saved_models import resolve_checkpoint
 
     values = flags.FLAGS

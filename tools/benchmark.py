@@ -8,6 +8,7 @@ Suites:
     training: the loop around the step: host time, log, checkpoints; and two logical replicas beside one device.
     tokenizer: ids of lines of text, by `BertTokenizer` and by Hugging Face tokenizers (pip install '.[benchmark]').
     masking: the masking of full rows for pre-training, by `TokenMasker` and by tensorflow-text.
+    pretraining: the training step of pre-training on instances made from text, and what packing gains.
     pretraining_data: instances made on the fly from prepared text, and pairs of sentences packed into rows.
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.benchmarks import encoder, masking, optimizer, pretraining_data, sst2, tokenizer, training
+from tools.benchmarks import encoder, masking, optimizer, pretraining, pretraining_data, sst2, tokenizer, training
 from tools.benchmarks.figures import comparison_table, format_figures
 from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
@@ -43,13 +44,26 @@ SUITES = {
         masking.PROGRAMS,
         ("vocabulary", "text", "lines", "batch_size", "sequence_length", "max_predictions", "repeats"),
     ),
+    "pretraining": (
+        pretraining.PROGRAMS,
+        ("vocabulary", "text", "batch_size", "sequence_length", "precision", "updates", *encoder.MINILM),
+    ),
     "pretraining_data": (
         pretraining_data.PROGRAMS,
         ("vocabulary", "text", "batch_size", "sequence_length", "instances"),
     ),
     "optimizer": (optimizer.PROGRAMS, ("repeats",)),
 }
-BATCH_SIZES = {"encoder": 16, "training": 16, "sst2": 32, "tokenizer": 512, "masking": 256, "pretraining_data": 256}
+_OF_TEXT = ", ".join(suite for suite, (_, names) in SUITES.items() if "text" in names)
+BATCH_SIZES = {
+    "encoder": 16,
+    "training": 16,
+    "sst2": 32,
+    "tokenizer": 512,
+    "masking": 256,
+    "pretraining": 32,
+    "pretraining_data": 256,
+}
 
 
 def define_flags():
@@ -65,21 +79,27 @@ def define_flags():
     flags.DEFINE_integer("batch_size", None, f"Rows in a batch; default: {defaults}.", lower_bound=1)
     precisions = ["float32", "mixed_bfloat16"]
     flags.DEFINE_enum(
-        "precision", "float32", precisions, "encoder, training, sst2. bfloat16 needs a processor that has it."
+        "precision",
+        "float32",
+        precisions,
+        "encoder, training, pretraining, sst2. bfloat16 needs a processor that has it.",
     )
     flags.DEFINE_integer(
-        "sequence_length", 128, "encoder, training, masking, pretraining_data: tokens in a row.", lower_bound=1
+        "sequence_length",
+        128,
+        "encoder, training, masking, pretraining, pretraining_data: tokens in a row.",
+        lower_bound=1,
     )
-    flags.DEFINE_integer("updates", 200, "training: updates whose median counts.", lower_bound=1)
+    flags.DEFINE_integer("updates", 200, "training, pretraining: updates whose median counts.", lower_bound=1)
     for name, value in encoder.MINILM.items():
-        flags.DEFINE_integer(name, value, f"encoder: {name}; the default is MiniLM's.", lower_bound=1)
+        flags.DEFINE_integer(name, value, f"encoder, pretraining: {name}; the default is MiniLM's.", lower_bound=1)
     flags.DEFINE_string("data_dir", None, "sst2: folder of train.tsv and dev.tsv.")
     flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "sst2: a checkpoint, or the name of a preset.")
     flags.DEFINE_integer("examples", 4000, "sst2: examples to train on; 0 is all.", lower_bound=0)
     flags.DEFINE_integer("epochs", 1, "sst2: passes over them.", lower_bound=1)
     flags.DEFINE_integer("seed", 1, "sst2: of the choice and order of the examples, the new layer, and dropout.", 0)
-    flags.DEFINE_string("vocabulary", None, "tokenizer, masking, pretraining_data: a lower-case vocab.txt.")
-    flags.DEFINE_multi_string("text", [], "tokenizer, masking, pretraining_data: files of text, or patterns.")
+    flags.DEFINE_string("vocabulary", None, f"{_OF_TEXT}: a lower-case vocab.txt.")
+    flags.DEFINE_multi_string("text", [], f"{_OF_TEXT}: files of text, or patterns.")
     flags.DEFINE_integer("lines", 51_200, "tokenizer, masking: most lines of text.", lower_bound=1)
     flags.DEFINE_integer("max_predictions", 20, "masking: most masked tokens in a row.", lower_bound=1)
     flags.DEFINE_integer("instances", 100_000, "pretraining_data: instances for each figure.", lower_bound=1)

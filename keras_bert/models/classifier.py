@@ -21,7 +21,6 @@ from keras_bert.models.pretrained import same_head, tokenizer_of, without_head, 
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.weights import assign_arrays
 
-EXPORT_DTYPES = ("float32", "bfloat16")
 FREEZE_NONE, FREEZE_EMBEDDINGS, FREEZE_ENCODER = "none", "embeddings", "encoder"
 
 
@@ -309,36 +308,25 @@ class BertClassifier(TextModel):
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
         from keras_bert.export.saved_model import check_export_path, write_saved_model
-        from keras_bert.models import classifier_serving
+        from keras_bert.models.classifier_serving import serving_signatures, text_names
+        from keras_bert.models.serving import warmup_requests, with_dtype
 
         check_export_path(path)
         if self.preprocessor is None:
             raise ValueError(
                 "a SavedModel that takes text needs a preprocessor, and this classifier was made without one"
             )
-        served = self if dtype is None else self._with_dtype(dtype)
+        served = with_dtype(self, dtype)
         return write_saved_model(
             path,
-            classifier_serving.serving_signatures(served, pairs),
+            serving_signatures(served, pairs),
             [weight.value for weight in served.weights],
             assets={
                 "vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n",
                 "labels.txt": "\n".join(self.labels) + "\n",
             },
-            warmup_requests=classifier_serving.warmup_requests(served, pairs),
+            warmup_requests=warmup_requests(served, text_names(pairs)),
         )
-
-    def _with_dtype(self, dtype):
-        """A copy whose variables and matrix products have another dtype."""
-        if dtype not in EXPORT_DTYPES:
-            raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
-        config = self.get_config()
-        encoder = type(self.encoder).from_config({**self.encoder.get_config(), "dtype": dtype})
-        copy = type(self)(**{**config, "encoder": encoder, "preprocessor": self.preprocessor, "dtype": dtype})
-        own = self.variables_by_path()
-        for path, variable in copy.variables_by_path().items():
-            variable.assign(ops.cast(own[path].value, variable.dtype))
-        return copy
 
     def save_checkpoint(self, path):
         """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.

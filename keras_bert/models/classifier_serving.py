@@ -6,9 +6,8 @@ import tensorflow as tf
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
+from keras_bert.models.serving import text_signatures
 
-# What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
-_WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
 _ALL_VALUES = "values"  # the output that holds every value of a regression
 
 
@@ -41,39 +40,23 @@ def output_names(labels, problem_type):
 
 
 def serving_signatures(classifier, pairs):
-    """The functions that an exported classifier offers, with the inputs of each.
+    """The functions that an exported classifier offers, as `text_signatures` says.
 
     Args:
         classifier: a `BertClassifier` with a preprocessor.
         pairs: bool. Whether it takes `text_a` and `text_b` or `text`.
 
     Returns:
-        dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
-        `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
-        text inputs.
+        dict of signature name to `(function, {input name: tf.TensorSpec})`.
     """
-    text_names = PAIR_COLUMNS if pairs else TEXT_COLUMNS
-    features = {name: tf.io.FixedLenFeature([], tf.string) for name in text_names}
+    return text_signatures(
+        classifier, text_names(pairs), lambda ids: _answers(classifier, classifier(ids, training=False))
+    )
 
-    def from_ids(ids):
-        longest = classifier.encoder.max_position_embeddings
-        message = f"the ids are longer than the {longest} positions of the model"
-        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[1], longest, message)]):
-            ids = {name: tf.identity(values) for name, values in ids.items()}
-        return _answers(classifier, classifier(ids, training=False))
 
-    def from_texts(texts):
-        return _answers(classifier, classifier(classifier.preprocessor(texts), training=False))
-
-    def from_examples(inputs):
-        return from_texts(tf.io.parse_example(inputs["examples"], features))
-
-    ids_spec = tf.TensorSpec([None, None], tf.int32)
-    return {
-        "serving_default": (from_texts, {name: tf.TensorSpec([None], tf.string) for name in text_names}),
-        "tokens": (from_ids, {name: ids_spec for name in ("token_ids", "segment_ids", "padding_mask")}),
-        "examples": (from_examples, {"examples": tf.TensorSpec([None], tf.string)}),
-    }
+def text_names(pairs):
+    """The names of the text inputs: `text_a` and `text_b` for pairs, else `text`."""
+    return PAIR_COLUMNS if pairs else TEXT_COLUMNS
 
 
 def _answers(classifier, logits):
@@ -92,34 +75,3 @@ def _answers(classifier, logits):
         # columns.
         answers["labels"] = tf.where(logits >= 0, names[None], "")
     return answers
-
-
-def warmup_requests(classifier, pairs):
-    """Requests that run every signature once for one text and once for several.
-
-    Args:
-        classifier: a `BertClassifier` with a preprocessor.
-        pairs: bool. Whether it takes `text_a` and `text_b` or `text`.
-
-    Returns:
-        list of `(signature name, {input name: array})`.
-    """
-    requests = []
-    for texts in (_WARMUP_TEXTS[:1], _WARMUP_TEXTS):
-        inputs = {name: list(texts) for name in (PAIR_COLUMNS if pairs else TEXT_COLUMNS)}
-        ids = {name: values.numpy() for name, values in classifier.preprocessor(inputs).items()}
-        ids.pop("window_text_ids", None)
-        requests += [
-            ("serving_default", inputs),
-            ("tokens", ids),
-            ("examples", {"examples": [_example(inputs, row) for row in range(len(texts))]}),
-        ]
-    return requests
-
-
-def _example(inputs, row):
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[row].encode()]))
-        for name, texts in inputs.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()

@@ -17,6 +17,7 @@ _NAMES_OF_TERMS = {
     MASKED_LM: ("masked_logits", "masked_labels"),
     NEXT_SENTENCE: ("next_sentence_logits", "next_sentence_labels"),
 }
+_ANSWERS = ("words", "probabilities", "masks")
 NEXT_SENTENCE_LOGITS = 2  # 0: the second segment follows (or is in order); 1: it is random (or swapped)
 
 
@@ -32,6 +33,8 @@ class BertPretrainer(keras.Model):
     Args:
         encoder: a `BertEncoder`; with a pooler if next sentences are predicted.
         next_sentence: bool. Whether there is a head for next sentences.
+        preprocessor: a `BertPreprocessor` whose tokenizer takes [MASK] in a text for the special token
+            (`special_tokens_in_text=True`), for `fill_masks` and `export`; or None.
         seed: int or None. Seed of the heads.
         name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
 
@@ -45,7 +48,7 @@ class BertPretrainer(keras.Model):
 
     Raises:
         ValueError: if next sentences are to be predicted by an encoder without a pooler, or by one that reads from left
-            to right, whose [CLS] sees nothing.
+            to right, whose [CLS] sees nothing; or if the preprocessor does not fit.
 
     Example:
 
@@ -56,7 +59,9 @@ class BertPretrainer(keras.Model):
     {'masked_logits': (1, 2, 9), 'next_sentence_logits': (1, 2)}
     """
 
-    def __init__(self, encoder, next_sentence=True, seed=None, name=None, dtype=None, trainable=True):
+    def __init__(
+        self, encoder, next_sentence=True, preprocessor=None, seed=None, name=None, dtype=None, trainable=True
+    ):
         super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
         if next_sentence and not encoder.with_pooler:
             raise ValueError(
@@ -68,8 +73,11 @@ class BertPretrainer(keras.Model):
                 "next sentences are predicted from [CLS], which sees nothing where the encoder reads from left to "
                 "right: give next_sentence=False"
             )
+        if preprocessor is not None:
+            _check_preprocessor(preprocessor, encoder)
         self.encoder = encoder
         self.next_sentence = next_sentence
+        self.preprocessor = preprocessor
         self.seed = seed
         self.masked_lm = MaskedLMHead(
             encoder.vocab_size,
@@ -197,6 +205,85 @@ class BertPretrainer(keras.Model):
         loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
         return loss if training else share_of_evaluation(loss, ops.shape(y["masked_labels"])[0])
 
+    def fill_masks(self, texts, top=5):
+        """Which words may stand at each [MASK] of a text.
+
+        Args:
+            texts: list of str.
+            top: int. How many words each mask gets.
+
+        Returns:
+            list, for each text a list, for each [MASK] in it a list of `top` pairs of wordpiece and probability, the
+            likeliest first.
+
+        Raises:
+            ValueError: if there is no preprocessor, or `top` is not from 1 to the size of the vocabulary.
+
+        Example:
+
+        >>> tokenizer = keras_bert.BertTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"], lower_case=True, special_tokens_in_text=True
+        ... )
+        >>> encoder = BertEncoder(vocab_size=6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> pretrainer = BertPretrainer(encoder, preprocessor=keras_bert.BertPreprocessor(tokenizer))
+        >>> [[len(words) for words in masks] for masks in pretrainer.fill_masks(["[MASK] a [MASK]", "a"], top=3)]
+        [[3, 3], []]
+        """
+        from keras_bert.models import pretrainer_serving
+
+        self._check_serving(top)
+        answers = pretrainer_serving.fill_masks(self, self.preprocessor(list(texts)), top)
+        filled = []
+        for words, probabilities, number in zip(*(answers[name].numpy() for name in _ANSWERS), strict=True):
+            of_masks = zip(words[:number], probabilities[:number].tolist(), strict=True)
+            filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in of_masks])
+        return filled
+
+    def export(self, path, dtype=None, top=5):
+        """Writes a SavedModel that takes raw text with [MASK] in it, for TensorFlow Serving or `tf.saved_model.load`.
+
+        Signatures: `serving_default` takes `text`, strings [batch]; `tokens` takes `token_ids`, `segment_ids`,
+        `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples [batch] with the feature `text`.
+        Each answers `words` string [batch, masks, top], `probabilities` float32 [batch, masks, top] and `masks` int32
+        [batch], how many masks each text has; those of a text that has fewer than another are "" and 0.
+
+        Args:
+            path: str or Path. The folder to write, for example "models/words/1".
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+            top: int. How many words each mask gets.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`; a version is never overwritten.
+            ValueError: if there is no preprocessor, or on an unknown dtype or a `top` out of range.
+        """
+        from keras_bert.data.columns import TEXT_COLUMNS
+        from keras_bert.export.saved_model import check_export_path, write_saved_model
+        from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
+        from keras_bert.models.serving import warmup_requests, with_dtype
+
+        check_export_path(path)
+        self._check_serving(top)
+        served = with_dtype(self, dtype)
+        return write_saved_model(
+            path,
+            serving_signatures(served, top),
+            [weight.value for weight in served.weights],
+            assets={"vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n"},
+            warmup_requests=warmup_requests(served, TEXT_COLUMNS, WARMUP_TEXTS),
+        )
+
+    def _check_serving(self, top):
+        if self.preprocessor is None:
+            raise ValueError(
+                "a pretrainer that takes text needs a preprocessor, and this one was made without; give preprocessor=, "
+                "or read a checkpoint with a vocabulary"
+            )
+        if not 1 <= top <= self.encoder.vocab_size:
+            raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
+
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, the heads' under `masked_lm/` and
         `next_sentence/`."""
@@ -209,6 +296,7 @@ class BertPretrainer(keras.Model):
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "next_sentence": self.next_sentence,
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
             "seed": self.seed,
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
@@ -218,15 +306,22 @@ class BertPretrainer(keras.Model):
     @classmethod
     def from_config(cls, config):
         """A pretrainer from `get_config`; the weights start anew."""
-        return cls(**{**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])})
+        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
+        if config["preprocessor"] is not None:
+            from keras_bert.text.preprocessor import BertPreprocessor
+
+            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
+        return cls(**config)
 
     @classmethod
-    def from_checkpoint(cls, path, next_sentence=None, seed=None, name=None, **encoder_arguments):
-        """A pretrainer on the weights of somebody's checkpoint.
+    def from_checkpoint(cls, path, next_sentence=None, sequence_length=None, seed=None, name=None, **encoder_arguments):
+        """A pretrainer on the weights of somebody's checkpoint, with the checkpoint's tokenizer if it has one.
 
         Args:
             path: str or Path, as for `BertEncoder.from_checkpoint`.
-            next_sentence: bool; None is whether the checkpoint has that head, or a pooler.
+            next_sentence: bool; None is whether the checkpoint has a pooler.
+            sequence_length: int. The longest text in tokens, with [CLS] and [SEP]; None is that of the model's
+                positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
 
@@ -243,17 +338,39 @@ class BertPretrainer(keras.Model):
         if next_sentence is None:
             next_sentence = "encoder/pooler/kernel" in checkpoint.arrays
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
-        pretrainer = cls(encoder, next_sentence, seed, name)
+        preprocessor = None
+        if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
+            preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)
+        pretrainer = cls(encoder, next_sentence, preprocessor, seed, name)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
         logging.info("%s", pretrainer.checkpoint_report)
         return pretrainer
+
+    @classmethod
+    def from_preset(cls, name, **kwargs):
+        """A pretrainer by the name of a preset; `from_checkpoint` of the folder that the name stands for.
+
+        Args:
+            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
+
+        Returns:
+            A BertPretrainer.
+
+        Raises:
+            ValueError: if there is no such preset.
+            FileNotFoundError: if its files are not installed; the message says how to get them.
+        """
+        from keras_bert.checkpoints.presets import resolve_preset
+
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(self, path, tokenizer=None):
         """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` of any model and their library.
 
         Args:
             path: str or Path of the folder to write.
-            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
+            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
 
         Returns:
             Path of the folder.
@@ -264,7 +381,38 @@ class BertPretrainer(keras.Model):
         """
         from keras_bert.models.pretrained import write_checkpoint
 
+        if tokenizer is None and self.preprocessor is not None:
+            tokenizer = self.preprocessor.tokenizer
         return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer)
+
+
+def _preprocessor_of(checkpoint, sequence_length):
+    """A preprocessor of a checkpoint's vocabulary that takes [MASK] in a text for the special token."""
+    from keras_bert.models.pretrained import tokenizer_of
+    from keras_bert.text.preprocessor import BertPreprocessor
+    from keras_bert.text.tokenizer import BertTokenizer
+
+    settings = {**tokenizer_of(checkpoint).get_config(), "special_tokens_in_text": True}
+    return BertPreprocessor(BertTokenizer.from_config(settings), sequence_length)
+
+
+def _check_preprocessor(preprocessor, encoder):
+    tokenizer = preprocessor.tokenizer
+    if tokenizer.vocab_size != encoder.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocab_size} wordpieces and the encoder {encoder.vocab_size} embeddings "
+            "(vocab_size); they must come from the same checkpoint"
+        )
+    if tokenizer.mask_id is None or not tokenizer.special_tokens_in_text:
+        raise ValueError(
+            "a text says by [MASK] where words are missing: the tokenizer needs a vocabulary with [MASK], and "
+            "special_tokens_in_text=True"
+        )
+    if preprocessor.sequence_length > encoder.max_position_embeddings or preprocessor.long_texts != "truncate":
+        raise ValueError(
+            f"the preprocessor must truncate texts to at most {encoder.max_position_embeddings} tokens, the encoder's "
+            f"positions; it has long_texts={preprocessor.long_texts!r} and {preprocessor.sequence_length}"
+        )
 
 
 def gather_positions(hidden, positions):

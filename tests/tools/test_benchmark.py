@@ -13,7 +13,7 @@ import pytest
 from tests.forked import run as run_forked
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 from tools import benchmark
-from tools.benchmarks import encoder, masking, optimizer, pretraining_data, sst2, tokenizer
+from tools.benchmarks import encoder, masking, optimizer, pretraining, pretraining_data, sst2, tokenizer
 from tools.benchmarks.figures import comparison_table, format_figures, parse_figures, times_faster
 from tools.benchmarks.processes import ProgramError, parse_peer, run_program, run_turns
 from tools.benchmarks.timing import median_seconds
@@ -204,7 +204,8 @@ def test_operations_are_counted():
 
 def test_refusals():
     assert (
-        "<encoder|sst2|training|tokenizer|masking|pretraining_data|optimizer>" in run_benchmark("--suite=speed").stderr
+        "<encoder|sst2|training|tokenizer|masking|pretraining|pretraining_data|optimizer>"
+        in run_benchmark("--suite=speed").stderr
     )
     assert "no use for --data_dir; its flags are --repeats" in run_benchmark("--suite=optimizer", "--data_dir=x").stderr
     assert "no train.tsv and no dev.tsv" in run_benchmark("--suite=sst2", f"--data_dir={ROOT}").stderr
@@ -322,6 +323,24 @@ def test_maskers(tmp_path):
     for wrong in ({"sequence_length": 4}, {"lines": 1}):
         with pytest.raises(ValueError, match="row"):
             masking.read_rows(**{**arguments, **wrong})
+
+
+@pytest.mark.slow
+def test_pretraining(tmp_path):
+    vocabulary, text = tmp_path / "vocab.txt", tmp_path / "text.txt"
+    vocabulary.write_text("\n".join([*VOCABULARY, "[MASK]"]), encoding="utf-8")
+    text.write_text("the film was good .\nthe plot was lovely .\n\n" * 30, encoding="utf-8")
+    sizes = {name: size for name, size in TINY.items() if name not in ("batch_size", "sequence_length")}
+    figures, detail = pretraining.measure_ours(str(vocabulary), [str(text)], 4, 32, "float32", updates=2, **sizes)
+    assert list(figures) == [
+        ("train", "ex/s"),
+        ("input", "%"),
+        ("share", "%"),
+        ("padded", "tok/s"),
+        ("packed", "tok/s"),
+    ]
+    assert min(figures[name] for name in figures if name != ("input", "%")) > 0
+    assert detail == "2 updates of 4 rows of 32 tokens"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The program makes shards of instances, goes on where it was interrupted, and refuses what it cannot do."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -51,10 +52,11 @@ def run(**options):
     create_pretraining_data.run(values_of(**{**SMALL, **options}))
 
 
-def start(start_new_session=False, **options):
+def start(process=None, **options):
+    """The program; `process` are further arguments of `Popen`."""
     command = [sys.executable, "-m", "tools.create_pretraining_data", *arguments(**options)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=ROOT, start_new_session=start_new_session, **pipes)
+    return subprocess.Popen(command, cwd=ROOT, **pipes, **(process or {}))
 
 
 def one_file(folder, text):
@@ -284,7 +286,9 @@ def test_an_interrupted_program_finishes_what_is_begun_and_says_so(tmp_path, cor
     options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2, "progress": False}
     out = tmp_path / "out"
     out.mkdir()
-    program = start(**options, output_dir=out, start_new_session=True)
+    # A shell that starts these tests in the background lets them ignore interrupts, and programs inherit that.
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    program = start({"start_new_session": True, "preexec_fn": listens}, **options, output_dir=out)
     while not sidecars(out):
         assert program.poll() is None, program.communicate()[1][-2000:]
         time.sleep(0.01)

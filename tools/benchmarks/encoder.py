@@ -13,7 +13,7 @@ MINILM = {
     "intermediate_size": 1536,
 }
 _LEAST_FLOPS = 10**10  # of the products that are timed together
-_CEILING_SIZE = 2048  # rows and columns of the matrices whose product is the ceiling
+CEILING_SIZE = 2048  # rows and columns of the matrices whose product is the ceiling
 
 
 def matrix_products(
@@ -95,7 +95,7 @@ def measure_ours(batch_size, sequence_length, vocab_size, precision, repeats, **
     train = median_seconds(training_step(ids, labels, precision, arguments), repeats)
     products = matrix_products(batch_size, sequence_length, **sizes)
     largest = max((product[1:] for product in products), key=np.prod)
-    ceiling = product_speed((_CEILING_SIZE,) * 3, precision, repeats)
+    ceiling = product_speed((CEILING_SIZE,) * 3, precision, repeats)
     speed = 3e-9 * forward_flops(products) / train
     return {
         ("fwd", "ms"): 1e3 * forward,

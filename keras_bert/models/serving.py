@@ -1,0 +1,101 @@
+"""What exported models that read text have in common: signatures of text, ids and examples, warm-up, dtype."""
+
+import tensorflow as tf
+from keras import ops
+
+EXPORT_DTYPES = ("float32", "bfloat16")
+# What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
+_WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
+
+
+def text_signatures(model, text_names, answer):
+    """The functions that an exported model offers, with the inputs of each.
+
+    Args:
+        model: a model with an encoder and a preprocessor.
+        text_names: tuple of str, the names of its text inputs.
+        answer: function of a dict of ids that gives a dict of named outputs.
+
+    Returns:
+        dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
+        `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
+        text inputs.
+    """
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in text_names}
+
+    def from_ids(ids):
+        longest = model.encoder.max_position_embeddings
+        message = f"the ids are longer than the {longest} positions of the model"
+        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[1], longest, message)]):
+            ids = {name: tf.identity(values) for name, values in ids.items()}
+        return answer(ids)
+
+    def from_texts(texts):
+        return answer(model.preprocessor(texts))
+
+    def from_examples(inputs):
+        return from_texts(tf.io.parse_example(inputs["examples"], features))
+
+    ids_spec = tf.TensorSpec([None, None], tf.int32)
+    return {
+        "serving_default": (from_texts, {name: tf.TensorSpec([None], tf.string) for name in text_names}),
+        "tokens": (from_ids, {name: ids_spec for name in ("token_ids", "segment_ids", "padding_mask")}),
+        "examples": (from_examples, {"examples": tf.TensorSpec([None], tf.string)}),
+    }
+
+
+def warmup_requests(model, text_names, texts=_WARMUP_TEXTS):
+    """Requests that run every signature once for one text and once for several.
+
+    Args:
+        model: a model with a preprocessor.
+        text_names: tuple of str, the names of its text inputs.
+        texts: tuple of str.
+
+    Returns:
+        list of `(signature name, {input name: array})`.
+    """
+    requests = []
+    for some in (texts[:1], texts):
+        inputs = {name: list(some) for name in text_names}
+        ids = {name: values.numpy() for name, values in model.preprocessor(inputs).items()}
+        ids.pop("window_text_ids", None)
+        requests += [
+            ("serving_default", inputs),
+            ("tokens", ids),
+            ("examples", {"examples": [_example(inputs, row) for row in range(len(some))]}),
+        ]
+    return requests
+
+
+def _example(inputs, row):
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[row].encode()]))
+        for name, texts in inputs.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def with_dtype(model, dtype):
+    """A copy of a model whose variables and matrix products have another dtype.
+
+    Args:
+        model: a model with an encoder, a preprocessor, `get_config` and `variables_by_path`.
+        dtype: None for the model itself, or one of `EXPORT_DTYPES`.
+
+    Returns:
+        The same kind of model.
+
+    Raises:
+        ValueError: on an unknown dtype.
+    """
+    if dtype is None:
+        return model
+    if dtype not in EXPORT_DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
+    encoder = type(model.encoder).from_config({**model.encoder.get_config(), "dtype": dtype})
+    config = {**model.get_config(), "encoder": encoder, "preprocessor": model.preprocessor, "dtype": dtype}
+    copy, own = type(model)(**config), model.variables_by_path()
+    for path, variable in copy.variables_by_path().items():
+        variable.assign(ops.cast(own[path].value, variable.dtype))
+    return copy

@@ -1,0 +1,71 @@
+"""Says which words may stand at each [MASK] of a text, with a model that was pre-trained on masked words.
+
+    python -m tools.fill_mask --checkpoint=runs/tiny/model "It was a [MASK] night."
+
+A checkpoint is a folder of Hugging Face's form (its own, or that of a run of tasks.pretrain) or one of
+google-research/bert; --preset names one that this package knows.
+"""
+
+import sys
+
+from absl import app, flags
+
+
+def define_flags(values=flags.FLAGS):
+    """Defines the flags; not on import, so that one process can import several programs."""
+    flags.DEFINE_string("checkpoint", None, "Folder or file of the model.", flag_values=values)
+    flags.DEFINE_string("preset", None, "Name of a preset, instead.", flag_values=values)
+    flags.DEFINE_integer("top", 5, "How many words to show for each [MASK].", lower_bound=1, flag_values=values)
+    flags.mark_flags_as_mutual_exclusive(["checkpoint", "preset"], required=True, flag_values=values)
+
+
+def describe(text, masks):
+    """A text and the words of its masks, for a human.
+
+    Args:
+        text: str.
+        masks: list of lists of pairs of word and probability, as of `BertPretrainer.fill_masks`.
+
+    Returns:
+        list of str, lines.
+    """
+    if not masks:
+        return [text, "  has no [MASK]"]
+    lines = [text]
+    for number, words in enumerate(masks, start=1):
+        if len(masks) > 1:
+            lines.append(f"  [MASK] {number}")
+        lines += [f"  {100 * probability:5.1f}%  {word}" for word, probability in words]
+    return lines
+
+
+def run(values, texts):
+    """Reads the model and prints the words of each text."""
+    from keras_bert.models.pretrainer import BertPretrainer
+
+    if values.preset:
+        pretrainer = BertPretrainer.from_preset(values.preset)
+    else:
+        pretrainer = BertPretrainer.from_checkpoint(values.checkpoint)
+    if any(name.startswith("masked_lm/") for name in pretrainer.checkpoint_report.random):
+        raise ValueError(
+            f"{values.preset or values.checkpoint} has no head for masked words; give a model that was pre-trained, "
+            "such as the folder model/ of a run of tasks.pretrain"
+        )
+    for text, masks in zip(texts, pretrainer.fill_masks(texts, values.top), strict=True):
+        print("\n".join(describe(text, masks)))
+
+
+def main(argv):
+    """Runs the program; what is wrong with the model is said in one line."""
+    if not argv[1:]:
+        raise app.UsageError('no texts; put them behind the flags, each in quotes: "It was a [MASK] night."')
+    try:
+        run(flags.FLAGS, argv[1:])
+    except (OSError, ValueError) as error:
+        sys.exit(f"tools.fill_mask: {error}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
