@@ -127,7 +127,8 @@ def pretrain_on_worker(
         model = make_model(encoder_arguments, init_checkpoint, recipe)
     _check_phases(phases, model.encoder.max_position_embeddings, number_of_workers(strategy))
     for source in filter(None, (instances, evaluation)):
-        source.check(phases, model.encoder.max_position_embeddings)
+        fills_rows = source is instances and not recipe.pack
+        source.check(phases, model.encoder.max_position_embeddings, fills_rows)
     rate = make_schedule(recipe, phases)
     with strategy.scope():
         optimizer = BertAdamW(rate, weight_decay=recipe.weight_decay, clip_norm=recipe.clip_norm)

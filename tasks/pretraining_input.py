@@ -59,7 +59,7 @@ class TextInstances:
         size = sum(shard.size for shard in self._plan)
         self.description = f"{len(files)} files of text, {size:,} bytes, made while training"
 
-    def check(self, phases, max_position_embeddings):
+    def check(self, phases, max_position_embeddings, fills_rows):
         """Raises ValueError if a phase's instances cannot be made, or the vocabulary lacks what they need."""
         for phase in phases:
             InstanceMaker(self._tokenizer, self._settings_of(phase))
@@ -105,16 +105,24 @@ class StoredInstances:
             for of_phase, number in zip(paths, numbers, strict=True)
         )
 
-    def check(self, phases, max_position_embeddings):
-        """Raises ValueError if the files are not of the phases' lengths, or not for this model."""
+    def check(self, phases, max_position_embeddings, fills_rows):
+        """Raises ValueError if the files are not for this model, or not of the phases' lengths.
+
+        Args:
+            phases: list of `Phase`.
+            max_position_embeddings: int, of the model.
+            fills_rows: bool. Whether an instance is a row; if not, it may be shorter.
+        """
         if len(phases) != len(self._paths):
             raise ValueError(f"there are {len(phases)} phases and files for {len(self._paths)}: each phase has its own")
         for phase, description in zip(phases, self._descriptions, strict=True):
             check_shards(description, self._tokenizer, max_position_embeddings)
-            if description["sequence_length"] > phase.sequence_length:
+            length = description["sequence_length"]
+            if length > phase.sequence_length or (fills_rows and length < phase.sequence_length):
                 raise ValueError(
-                    f"a phase has rows of {phase.sequence_length} tokens, and its files have instances of "
-                    f"{description['sequence_length']}; give the phase that length, or make shorter instances"
+                    f"a phase has rows of {phase.sequence_length} tokens, and its files have instances of {length}; "
+                    "give the phase that length, or files of instances that are made for it (with --pack they may be "
+                    "shorter)"
                 )
 
     def configuration(self):

@@ -55,7 +55,14 @@ def serving_signatures(classifier, pairs):
 
 
 def text_names(pairs):
-    """The names of the text inputs: `text_a` and `text_b` for pairs, else `text`."""
+    """The names of the text inputs.
+
+    Args:
+        pairs: bool.
+
+    Returns:
+        tuple of str: `text_a` and `text_b` for pairs, else `text`.
+    """
     return PAIR_COLUMNS if pairs else TEXT_COLUMNS
 
 
