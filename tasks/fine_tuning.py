@@ -9,28 +9,19 @@ from absl import logging
 
 from keras_bert.data.batching import BatchPlan
 from keras_bert.models.reinitialize import reinitialize_top_blocks
-from keras_bert.training.cluster import watch_workers
 from keras_bert.training.experiment import best_trial, run_trials, summarize_trials
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import write_json
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import cluster_of, from_chief, is_chief, make_strategy, worker_barrier
+from keras_bert.training.strategy import from_chief, is_chief
 from keras_bert.training.trainer import Trainer
 from tasks.interruption import stop_on_sigterm
 from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME, best_model, find_model, resolve_checkpoint
 from tasks.training_input import check_training_input, describe_training_input, errors_of_service, training_input
+from tasks.workers import MAY_CHANGE, run_on_worker
 
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
-# What may change when a run is resumed. (Other micro-batches draw other dropout.)
-_MAY_CHANGE = (
-    "checkpoint_every",
-    "log_every",
-    "steps_per_call",
-    "progress",
-    "micro_batches",
-    "jit",
-)
 # Below so many examples Adam's bias correction steadies fine-tuning (arXiv 2006.05987, section 4.1: sets of up to 10k).
 _SMALL_SET = 10_000
 
@@ -49,11 +40,11 @@ def fine_tune(task, modes, run_dir, init_checkpoint, strategy=None, **arguments)
         WorkerLostError: if another worker is lost; the message names it.
         FileExistsError, FileNotFoundError, ValueError: as `fine_tune_on_worker`.
     """
-    strategy = strategy or make_strategy("one_device")
-    with watch_workers(cluster_of(strategy)):
-        results = fine_tune_on_worker(task, modes, run_dir, init_checkpoint, strategy, **arguments)
-        worker_barrier(strategy)()  # the end of one would look like a fault to those that are still there
-    return results
+
+    def work(strategy):
+        return fine_tune_on_worker(task, modes, run_dir, init_checkpoint, strategy, **arguments)
+
+    return run_on_worker(work, strategy)
 
 
 def fine_tune_on_worker(
@@ -170,7 +161,7 @@ def train_trials(
         # A first model and all data, so that what does not fit is known before the folder belongs to this run.
         **check_training(task, make_model(seed=seeds[0]), learning_rates, strategy, **training),
         **configuration,
-        **{name: value for name, value in training.items() if name not in _MAY_CHANGE},
+        **{name: value for name, value in training.items() if name not in MAY_CHANGE},
         # Whether the input is a service's matters to the result, and not where that runs.
         "data_service": None if training.get("data_service") is None else True,
     }

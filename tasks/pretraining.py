@@ -14,16 +14,12 @@ from keras_bert.metrics.figures import training_curve_figure
 from keras_bert.metrics.pretraining import pretraining_metrics
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.pretrainer import BertPretrainer
-from keras_bert.training.cluster import watch_workers
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory, write_json
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import (
-    cluster_of,
     is_chief,
-    make_strategy,
     number_of_workers,
-    worker_barrier,
     worker_of,
 )
 from keras_bert.training.trainer import Trainer
@@ -31,9 +27,8 @@ from tasks.interruption import stop_on_sigterm
 from tasks.model_card import model_card
 from tasks.pretraining_input import held_out_batches, training_batches
 from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME
+from tasks.workers import MAY_CHANGE, run_on_worker
 
-# What may change when a run is resumed. (Other micro-batches draw other dropout.)
-_MAY_CHANGE = ("checkpoint_every", "log_every", "steps_per_call", "progress", "micro_batches", "jit")
 KERAS_MODEL = "model.keras"
 
 
@@ -77,11 +72,7 @@ def pretrain(run_dir, strategy=None, **arguments):
         WorkerLostError: if another worker is lost; the message names it.
         FileExistsError, FileNotFoundError, ValueError: as `pretrain_on_worker`.
     """
-    strategy = strategy or make_strategy("one_device")
-    with watch_workers(cluster_of(strategy)):
-        results = pretrain_on_worker(run_dir, strategy, **arguments)
-        worker_barrier(strategy)()  # the end of one would look like a fault to those that are still there
-    return results
+    return run_on_worker(lambda strategy: pretrain_on_worker(run_dir, strategy, **arguments), strategy)
 
 
 def pretrain_on_worker(
@@ -141,7 +132,7 @@ def pretrain_on_worker(
         "init_checkpoint": None if init_checkpoint is None else str(init_checkpoint),
         "phases": [dataclasses.asdict(phase) for phase in phases],
         "data": instances.configuration(),
-        **{name: value for name, value in trainer_arguments.items() if name not in _MAY_CHANGE},
+        **{name: value for name, value in trainer_arguments.items() if name not in MAY_CHANGE},
     }
     run = RunDirectory(run_dir, configuration, writer=is_chief(strategy))
     with stop_on_sigterm() as should_stop:

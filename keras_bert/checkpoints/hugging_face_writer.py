@@ -99,8 +99,8 @@ def write_hugging_face(
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
     arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
-    tensors = _tensors(path, arguments, arrays, classifier_arguments)
     architecture = _architecture(arrays, classifier_arguments)
+    tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments)
     files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary))}
     if vocabulary is not None:
         _check_vocabulary(path, vocabulary, arguments["vocab_size"], lower_case)
@@ -119,10 +119,9 @@ def write_hugging_face(
     return path
 
 
-def _tensors(path, arguments, arrays, classifier_arguments):
+def _tensors(path, arguments, arrays, architecture, classifier_arguments):
     """{name in the file: contiguous float32 array}, after all arrays have been checked."""
     shapes = expected_encoder_shapes(arguments)
-    architecture = _architecture(arrays, classifier_arguments)
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
     pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)

@@ -27,6 +27,8 @@ def pretraining_metrics(sums):
         weight = sums[f"{term}_weight"]
         metrics[f"{term}_loss"] = sums[f"{term}_loss"] / weight if weight else math.nan
         metrics[f"{term}_accuracy"] = sums[f"{term}_correct"] / weight if weight else math.nan
-    loss = metrics[f"{_PERPLEXITY_OF}_loss"]
-    metrics["perplexity"] = math.exp(loss) if loss < math.log(1e300) else math.inf if not math.isnan(loss) else loss
+    try:
+        metrics["perplexity"] = math.exp(metrics[f"{_PERPLEXITY_OF}_loss"])
+    except OverflowError:
+        metrics["perplexity"] = math.inf
     return metrics

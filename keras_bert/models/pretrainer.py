@@ -9,6 +9,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.text_model import check_preprocessor
 from keras_bert.models.weights import assign_arrays, relative_variables
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
@@ -74,7 +75,7 @@ class BertPretrainer(keras.Model):
                 "right: give next_sentence=False"
             )
         if preprocessor is not None:
-            _check_preprocessor(preprocessor, encoder)
+            _check_takes_masks(preprocessor, encoder)
         self.encoder = encoder
         self.next_sentence = next_sentence
         self.preprocessor = preprocessor
@@ -396,13 +397,8 @@ def _preprocessor_of(checkpoint, sequence_length):
     return BertPreprocessor(BertTokenizer.from_config(settings), sequence_length)
 
 
-def _check_preprocessor(preprocessor, encoder):
+def _check_takes_masks(preprocessor, encoder):
     tokenizer = preprocessor.tokenizer
-    if tokenizer.vocab_size != encoder.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {tokenizer.vocab_size} wordpieces and the encoder {encoder.vocab_size} embeddings "
-            "(vocab_size); they must come from the same checkpoint"
-        )
     if tokenizer.mask_id is None or not tokenizer.special_tokens_in_text:
         raise ValueError(
             "a text says by [MASK] where words are missing: the tokenizer needs a vocabulary with [MASK], and "
@@ -413,6 +409,7 @@ def _check_preprocessor(preprocessor, encoder):
             f"the preprocessor must truncate texts to at most {encoder.max_position_embeddings} tokens, the encoder's "
             f"positions; it has long_texts={preprocessor.long_texts!r} and {preprocessor.sequence_length}"
         )
+    check_preprocessor(preprocessor, encoder)
 
 
 def gather_positions(hidden, positions):

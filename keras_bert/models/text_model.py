@@ -36,7 +36,7 @@ class TextModel(keras.Model):
     def __init__(self, encoder, preprocessor=None, seed=None, **kwargs):
         super().__init__(**kwargs)
         if preprocessor is not None:
-            _check_preprocessor(preprocessor, encoder)
+            check_preprocessor(preprocessor, encoder)
         self.encoder = encoder
         self.preprocessor = preprocessor
         self.seed = seed
@@ -385,7 +385,16 @@ def _replicas(model):
     return 1 if strategy is None else strategy.num_replicas_in_sync
 
 
-def _check_preprocessor(preprocessor, encoder):
+def check_preprocessor(preprocessor, encoder):
+    """Refuses a preprocessor whose ids the encoder cannot take.
+
+    Args:
+        preprocessor: a `BertPreprocessor`.
+        encoder: a `BertEncoder`.
+
+    Raises:
+        ValueError: if vocabulary or length do not fit.
+    """
     words = preprocessor.tokenizer.vocab_size
     if words != encoder.vocab_size:
         raise ValueError(

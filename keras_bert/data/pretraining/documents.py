@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+COUNTS_OF_TEXT = ("documents", "one_sentence_documents", "tokens", "unknown_tokens")  # of `TokenizedDocuments.counts`
 # What is tokenized at once: the tokenizer holds some 25 times as many bytes for a moment.
 _LINES_AT_ONCE, _CHARACTERS_AT_ONCE = 4096, 1 << 20
 

@@ -21,6 +21,7 @@ from multiprocessing import get_context, parent_process
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.data.pretraining.documents import COUNTS_OF_TEXT
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
 from keras_bert.data.pretraining.records import FEATURE_NAMES, serialize
 from keras_bert.data.pretraining.settings import InstanceSettings
@@ -38,7 +39,6 @@ from keras_bert.text.tokenizer import BertTokenizer
 
 COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
 _INSTANCES_AT_ONCE = 1024
-_COUNTS_OF_TEXT = "documents", "one_sentence_documents", "tokens", "unknown_tokens"
 _LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 
 
@@ -156,7 +156,7 @@ def shard_counts(sidecars):
     6
     """
     instances = sum(facts["instances"] for facts in sidecars)
-    return {"instances": instances, **{name: sidecars[0][name] for name in _COUNTS_OF_TEXT}}
+    return {"instances": instances, **{name: sidecars[0][name] for name in COUNTS_OF_TEXT}}
 
 
 def missing_shards(job, plan):

@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.tokenizer import BertTokenizer
@@ -62,3 +63,12 @@ def contents(folder):
 def sidecars(folder):
     """What stands beside the files of instances, in their order."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("pretraining-*.json"))]
+
+
+def rows(batches):
+    """Each instance as bytes."""
+    found = []
+    for batch in batches:
+        columns = [np.asarray(batch[name]).reshape([len(batch["token_ids"]), -1]) for name in sorted(batch)]
+        found += [b"".join(column[row].tobytes() for column in columns) for row in range(len(columns[0]))]
+    return found

@@ -18,7 +18,7 @@ from keras_bert.data.pretraining.records import parse
 from keras_bert.data.pretraining.settings import InstanceSettings
 from keras_bert.data.pretraining.shards import Shard, plan_shards
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
-from tests.data.pretraining.corpora import VOCABULARY, WORDS, records, tokenizer, write_corpus
+from tests.data.pretraining.corpora import VOCABULARY, WORDS, records, rows, tokenizer, write_corpus
 
 ROOT = Path(__file__).parents[3]
 SHARD_BYTES = 2000
@@ -44,15 +44,6 @@ def shards_read(monkeypatch):
     read = InstanceMaker.read
     monkeypatch.setattr(InstanceMaker, "read", lambda self, shard: numbers.append(shard.number) or read(self, shard))
     return numbers
-
-
-def rows(batches):
-    """Each instance as bytes."""
-    found = []
-    for batch in batches:
-        columns = [np.asarray(batch[name]).reshape([len(batch["token_ids"]), -1]) for name in sorted(batch)]
-        found += [b"".join(column[row].tobytes() for column in columns) for row in range(len(columns[0]))]
-    return found
 
 
 def epoch_rows(plan, epoch, epochs=1, batch_size=1, **arguments):

@@ -18,7 +18,7 @@ from keras_bert.data.pretraining.shard_files import instances_path
 from keras_bert.data.pretraining.shards import Shard
 from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
 from keras_bert.text.tokenizer import BertTokenizer
-from tests.data.pretraining.corpora import VOCABULARY, random_text, records, tokenizer
+from tests.data.pretraining.corpora import VOCABULARY, random_text, records, rows, tokenizer
 
 LENGTH, PREDICTIONS = 24, 4
 KINDS = [("bert", "none"), ("models", "none"), ("bert", "gzip")]
@@ -62,15 +62,6 @@ def warnings(monkeypatch):
     messages = []
     monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
     return messages
-
-
-def rows(batches):
-    """Each instance as bytes."""
-    found = []
-    for batch in batches:
-        columns = [np.asarray(batch[name]).reshape([len(batch["token_ids"]), -1]) for name in sorted(batch)]
-        found += [b"".join(column[row].tobytes() for column in columns) for row in range(len(columns[0]))]
-    return found
 
 
 def stored_rows(paths, form="bert", compression="none"):
