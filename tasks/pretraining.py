@@ -87,6 +87,7 @@ def pretrain_on_worker(
     evaluation=None,
     evaluate_every=None,
     eval_instances=2048,
+    checkpoint_dtype="float32",
     command=None,
     **trainer_arguments,
 ):
@@ -104,6 +105,7 @@ def pretrain_on_worker(
         evaluation: `TextInstances` or `StoredInstances` of other text, or None.
         evaluate_every: int or None. Updates between two evaluations; None is at the end only.
         eval_instances: int. How many instances an evaluation takes, at most.
+        checkpoint_dtype: str. How the weights of the model are stored, "float32" or "bfloat16".
         command: str or None, for the model card.
         **trainer_arguments: further arguments of `Trainer`.
 
@@ -159,7 +161,7 @@ def pretrain_on_worker(
         "configuration": configuration,
     }
     if is_chief(strategy):
-        _write_results(run, model, tokenizer, results, command)
+        _write_results(run, model, tokenizer, results, checkpoint_dtype, command)
     return results
 
 
@@ -265,13 +267,13 @@ def _facts(model, instances, phases, rate, recipe):
     return facts
 
 
-def _write_results(run, model, tokenizer, results, command):
+def _write_results(run, model, tokenizer, results, checkpoint_dtype, command):
     folder = run.path / MODEL_FOLDER
     if model.encoder.attention_direction != BIDIRECTIONAL:
         folder = run.path / KERAS_MODEL  # a checkpoint cannot say in which direction its attention goes
         model.save(folder)
     elif not folder.exists():
-        model.save_checkpoint(folder, tokenizer)
+        model.save_checkpoint(folder, tokenizer, checkpoint_dtype)
     (run.path / "model_card.md").write_text(model_card(model, results, command), encoding="utf-8")
     training_curve_figure(run.path / "training_curve.png", run.read_log())
     write_json(run.path / RESULTS_NAME, results)

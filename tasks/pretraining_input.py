@@ -1,21 +1,18 @@
 """What pre-training learns from: instances from text or from files, in phases of one length each."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
 from keras_bert.data.pretraining.objectives import inputs_and_labels
 from keras_bert.data.pretraining.on_the_fly import text_batches
-from keras_bert.data.pretraining.packing import packed
+from keras_bert.data.pretraining.packing import packed, predictions_per_row
 from keras_bert.data.pretraining.reader import check_shards, describe_shards, shard_batches
 from keras_bert.data.pretraining.settings import InstanceSettings
 from keras_bert.data.pretraining.shard_files import describe_vocabulary
 from keras_bert.data.pretraining.shards import plan_shards
 from keras_bert.text.masking import predictions_per_sequence
 
-# Room for masked words in a packed row, beyond what the masking rate asks for, so that rows become full.
-_ROOM_FOR_PREDICTIONS = 1.25
 _INSTANCES_AT_ONCE = 256  # that packing is given
 
 
@@ -180,8 +177,7 @@ def pack_rows(made, phase, most_predictions, seed):
     Returns:
         tf.data.Dataset of single rows.
     """
-    room = math.ceil(_ROOM_FOR_PREDICTIONS * most_predictions)
-    return packed(made, phase.sequence_length, room, seed=seed)
+    return packed(made, phase.sequence_length, predictions_per_row(most_predictions), seed=seed)
 
 
 def held_out_batches(instances, phase, number, objective, most_instances):

@@ -82,30 +82,6 @@ def _outputs_fit(values):
     )
 
 
-def find_files(patterns):
-    """The files of patterns, each pattern's in alphabetical order.
-
-    Args:
-        patterns: list of str.
-
-    Returns:
-        list of str.
-
-    Raises:
-        FileNotFoundError: if a pattern has none.
-    """
-    import tensorflow as tf
-
-    files = []
-    for pattern in patterns:
-        # A name may have characters that mean something else in a pattern.
-        found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
-        if not found:
-            raise FileNotFoundError(f"--input_file: no file is named {pattern}")
-        files.extend(found)
-    return files
-
-
 def settings_from_flags(values):
     """The `InstanceSettings` that the flags ask for."""
     from keras_bert.data.pretraining.settings import InstanceSettings
@@ -235,11 +211,12 @@ def describe(finished, made, seconds, next_sentence="nsp"):
 
 def run(values, beam_options=()):
     """Makes the instances, and says what was made."""
+    from keras_bert.data.remote_files import matching_files
     from keras_bert.text.tokenizer import BertTokenizer
 
     started = time.monotonic()
     settings = settings_from_flags(values)
-    files = find_files(values.input_file)
+    files = [file for pattern in values.input_file for file in matching_files(pattern)]
     tokenizer = BertTokenizer(values.vocab_file, lower_case=values.do_lower_case)
     if tokenizer.mask_id is None:
         raise ValueError(f"the vocabulary {values.vocab_file} has no [MASK], which masked words need; add it")

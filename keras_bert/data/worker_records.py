@@ -22,18 +22,17 @@ the groups themselves are stored.
 """
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 from absl import logging
 
 from keras_bert.data.bad_rows import plural
 from keras_bert.data.random_order import random_key, shuffled
+from keras_bert.data.remote_files import look_up_each
 from keras_bert.data.worker_pipeline import check_numbers, resumable_options
 
 CYCLE_LENGTH = 8  # files
 _ORDER_OF_FILES, _ORDER_OF_RECORDS = 0, 1
-_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 _NAMED_PATHS = 5
 
 
@@ -118,8 +117,7 @@ def _sorted_files(paths):
     repeated = [path for spellings in seen.values() if len(spellings) > 1 for path in spellings]
     if repeated:
         raise ValueError(f"these files would be read more than once: {_some(repeated)}")
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        missing = [path for path, is_file in zip(paths, threads.map(_is_file, paths), strict=True) if not is_file]
+    missing = [path for path, is_file in zip(paths, look_up_each(_is_file, paths), strict=True) if not is_file]
     if missing:
         raise FileNotFoundError(f"{len(missing)} of {plural(len(paths), 'path')} are no files: {_some(missing)}")
     return paths

@@ -328,19 +328,20 @@ class BertClassifier(TextModel):
             warmup_requests=warmup_requests(served, text_names(pairs)),
         )
 
-    def save_checkpoint(self, path):
+    def save_checkpoint(self, path, dtype="float32"):
         """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
         It does not hold the preprocessor's sequence length and long texts, class weights, freeze, seed and dtype.
 
         Args:
             path: str or Path of the folder to write.
+        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional.
+            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
         """
         head = {
             "num_labels": len(self.labels),
@@ -349,7 +350,7 @@ class BertClassifier(TextModel):
             "classifier_dropout": self.dropout.rate,
         }
         tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, head)
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, head, dtype)
 
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, the new layer's under `logits/`."""

@@ -366,23 +366,24 @@ class BertEncoder(keras.Model):
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
-    def save_checkpoint(self, path, tokenizer=None):
+    def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
         """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read.
 
         Args:
             path: str or Path of the folder to write.
             tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
+        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the attention is not bidirectional, or the vocabulary is not the encoder's.
+            ValueError: if the attention is not bidirectional, the vocabulary is not the encoder's, or on another dtype.
         """
         from keras_bert.models.pretrained import write_checkpoint
 
-        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer)
+        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype)
 
     def variables_by_path(self, prefix=""):
         """The weights by their path within this encoder, whatever its own name.

@@ -83,7 +83,7 @@ def without_head(checkpoint):
     return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
 
 
-def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_arguments=None):
+def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_arguments=None, dtype="float32"):
     """Writes a model as a Hugging Face folder.
 
     Args:
@@ -92,13 +92,14 @@ def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_argume
         variables: dict of path to Keras variable, as `variables_by_path` gives: the encoder's under `encoder/`.
         tokenizer: a `BertTokenizer`, or None.
         classifier_arguments: dict as in a `keras_bert.checkpoints.checkpoint.Checkpoint`, or None.
+        dtype: str. The type that weights are stored in, "float32" or "bfloat16".
 
     Returns:
         Path of the folder.
 
     Raises:
         FileExistsError: if there is something at `path`.
-        ValueError: if the encoder's attention has one direction, which such a folder cannot say.
+        ValueError: if the encoder's attention has one direction, which such a folder cannot say, or on another dtype.
     """
     from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
 
@@ -115,4 +116,5 @@ def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_argume
         vocabulary=None if tokenizer is None else tokenizer.vocabulary,
         lower_case=None if tokenizer is None else tokenizer.lower_case,
         strip_accents=None if tokenizer is None else tokenizer.strip_accents,
+        dtype=dtype,
     )

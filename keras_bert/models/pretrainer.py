@@ -366,25 +366,26 @@ class BertPretrainer(keras.Model):
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
-    def save_checkpoint(self, path, tokenizer=None):
+    def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
         """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` of any model and their library.
 
         Args:
             path: str or Path of the folder to write.
             tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
+        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional.
+            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
         """
         from keras_bert.models.pretrained import write_checkpoint
 
         if tokenizer is None and self.preprocessor is not None:
             tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer)
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
 
 
 def _preprocessor_of(checkpoint, sequence_length):

@@ -87,6 +87,29 @@ def test_the_files_of_the_reference_come_back(shared, tmp_path, activation):
     assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
 
 
+def test_weights_may_be_stored_in_bfloat16(tmp_path):
+    arrays = arrays_of(HEAD)
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays, HEAD, dtype="bfloat16")
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(ml_dtypes.bfloat16)}
+    assert json.loads((folder / "config.json").read_text())["torch_dtype"] == "bfloat16"
+    rounded = {path: array.astype(ml_dtypes.bfloat16) for path, array in arrays.items()}
+    assert_same_arrays(read_checkpoint(folder).arrays, rounded)
+
+
+def test_another_type_to_store_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"stored as one of \('float32', 'bfloat16'\); got dtype='float16'"):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), dtype="float16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("make", [toy_encoder, toy_classifier])
+def test_models_store_in_bfloat16_on_request(tmp_path, make):
+    folder = make().save_checkpoint(tmp_path / "bert", dtype="bfloat16")
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(ml_dtypes.bfloat16)}
+
+
 def test_an_encoder_alone_has_no_prefix(tmp_path):
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
     names = load_file(folder / "model.safetensors").keys()

@@ -1,8 +1,10 @@
 """Pre-training runs from text and from files, in phases, packed or not, and goes on where it stopped."""
 
 import json
+import secrets
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from keras_bert.models.pretrainer import BertPretrainer
 from tasks import pretrain as program
 from tasks.pretraining import Recipe, pretrain
 from tasks.pretraining_input import Phase, StoredInstances, TextInstances, training_batches
+from tests.addresses import free_addresses
 from tests.data.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
 from tests.forked import ForkedProgram
 from tests.forked import run as run_forked
@@ -155,35 +158,90 @@ def test_weights_to_begin_with(tmp_path, corpus):
     np.testing.assert_array_equal(weights(tmp_path / "two"), weights(tmp_path / "one"))
 
 
+@pytest.fixture
+def command(tmp_path, corpus):
+    """The command line of a run in two phases, but for its data and its folder."""
+    (tmp_path / "config.json").write_text(json.dumps({**ENCODER, "hidden_act": "gelu", "type_vocab_size": 2}))
+    return [
+        *(sys.executable, "-m", "tasks.pretrain", f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
+        *(f"--bert_config_file={tmp_path / 'config.json'}", "--phase=16:40:8", "--phase=32:40:4", "--deterministic"),
+        *("--log_every=1", "--steps_per_call=3", "--checkpoint_every=1000", "--noprogress"),
+    ]
+
+
+def text_flags(files):
+    return [f"--text_files={','.join(files)}", "--shard_megabytes=0.003"]
+
+
+class Run:
+    """One or several programs of one run."""
+
+    def __init__(self, run_dir, *commands):
+        self.run_dir = run_dir
+        self._logs = [run_dir.with_name(f"{run_dir.name}_{secrets.token_hex(4)}.log") for _ in commands]
+        self._processes = []
+        for command, path in zip(commands, self._logs, strict=True):
+            with open(path, "w") as log:
+                process = ForkedProgram([*command, f"--run_dir={run_dir}"], cwd=ROOT, stdout=log, stderr=log)
+            self._processes.append(process)
+
+    def terminate_at(self, update):
+        """SIGTERM to the last program, once the run has logged the update."""
+        log = self.run_dir / "log.jsonl"
+        while self._processes[0].poll() is None:
+            if log.is_file() and f'"step": {update}' in log.read_text():
+                self._processes[-1].send_signal(signal.SIGTERM)
+                return
+            time.sleep(0.01)
+
+    def check_ends_with(self, status):
+        found = [process.wait(timeout=120) for process in self._processes]
+        assert found == [status] * len(found), [path.read_text()[-3000:] for path in self._logs]
+
+
+def check_goes_on(whole, parts, commands, update):
+    """A run that was terminated and given the same commands again ends with the weights of a whole one."""
+    first = Run(parts, *commands())
+    first.terminate_at(update)
+    first.check_ends_with(143)
+    runs = Run(whole, *commands()), Run(parts, *commands())  # at the same time
+    for run in runs:
+        run.check_ends_with(0)
+    (resumed,) = records(parts, "resumed")
+    assert update <= resumed["step"] < 80
+    np.testing.assert_array_equal(weights(parts), weights(whole))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("flags_of_data", "update"), [(["--instance_files"], 15), (["--text_files", "--pack"], 55)])
-def test_a_run_stopped_in_either_phase_goes_on_to_the_same_weights(tmp_path, corpus, flags_of_data, update):
+@pytest.mark.parametrize(("source", "update"), [("files", 15), ("text", 55)])
+def test_a_run_stopped_in_either_phase_goes_on_to_the_same_weights(tmp_path, corpus, command, source, update):
     files, _ = corpus
-    if "--instance_files" in flags_of_data:
+    if source == "files":
         from_files(tmp_path / "instances", files)
         data = [f"--instance_files={tmp_path / 'instances' / str(length)}" for length in (16, 32)]
     else:
-        data = [f"--text_files={','.join(files)}", "--shard_megabytes=0.003", *flags_of_data[1:]]
-    (tmp_path / "config.json").write_text(json.dumps({**ENCODER, "hidden_act": "gelu", "type_vocab_size": 2}))
-    command = [
-        *(sys.executable, "-m", "tasks.pretrain", *data, f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
-        *(f"--bert_config_file={tmp_path / 'config.json'}", "--phase=16:40:8", "--phase=32:40:4"),
-        *("--deterministic", "--log_every=1", "--steps_per_call=3", "--checkpoint_every=1000", "--noprogress"),
-    ]
-    whole = run_forked([*command, f"--run_dir={tmp_path / 'whole'}"], cwd=ROOT)
-    assert whole.returncode == 0, whole.stderr[-3000:]
-    run_dir = tmp_path / "parts"
-    for is_to_stop in (True, False):
-        with open(tmp_path / "said", "w") as said:
-            process = ForkedProgram([*command, f"--run_dir={run_dir}"], cwd=ROOT, stdout=said, stderr=said)
-        while is_to_stop and process.poll() is None:
-            if (run_dir / "log.jsonl").is_file() and f'"step": {update}' in (run_dir / "log.jsonl").read_text():
-                process.send_signal(signal.SIGTERM)
-                break
-        assert process.wait(timeout=120) == (143 if is_to_stop else 0), (tmp_path / "said").read_text()[-3000:]
-    (resumed,) = records(run_dir, "resumed")
-    assert update <= resumed["step"] < 80
-    np.testing.assert_array_equal(weights(run_dir), weights(tmp_path / "whole"))
+        data = [*text_flags(files), "--pack"]
+    check_goes_on(tmp_path / "whole", tmp_path / "parts", lambda: [[*command, *data]], update)
+
+
+@pytest.mark.slow
+def test_workers_stopped_in_the_second_phase_go_on_to_the_same_weights(tmp_path, corpus, command):
+    def commands():
+        workers = ["--strategy=multi_worker", f"--workers={','.join(free_addresses(2))}"]
+        return [[*command, *text_flags(corpus[0]), *workers, f"--worker_index={index}"] for index in range(2)]
+
+    check_goes_on(tmp_path / "whole", tmp_path / "parts", commands, update=55)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pack", [[], ["--pack"]])
+def test_two_replicas_learn_what_one_device_does(tmp_path, corpus, command, pack):
+    command = [*command, *text_flags(corpus[0]), *pack, "--dropout=0"]  # which has another mask on each replica
+    replicas = ["--strategy=mirrored", "--num_logical_devices=2"]
+    runs = Run(tmp_path / "one", command), Run(tmp_path / "two", [*command, *replicas])
+    for run in runs:
+        run.check_ends_with(0)
+    np.testing.assert_allclose(weights(tmp_path / "two"), weights(tmp_path / "one"), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +289,7 @@ def test_too_little_text_to_evaluate_on(tmp_path, corpus):
         (["--text_files=a", "--size=tiny", "--init_checkpoint=x"], "both say how large the model is"),
         (["--text_files=a", "--phase=128:0:8"], "must be LENGTH:UPDATES:ROWS"),
         (["--text_files=a", "--phase=128"], "must be LENGTH:UPDATES:ROWS"),
-        (["--text_files=missing*", "--size=tiny"], "tasks.pretrain: there are no files missing*"),
+        (["--text_files=missing*", "--size=tiny"], "tasks.pretrain: no file is named missing*"),
     ],
 )
 def test_flags_that_cannot_be(tmp_path, options, message):

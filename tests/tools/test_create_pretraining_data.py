@@ -138,7 +138,7 @@ def test_contradictions_and_errors_are_one_line(tmp_path, corpus):
     said = [answer.stdout + answer.stderr for answer in answers]
     assert all("Traceback" not in each for each in said)
     assert "the original has no --num_workers; leave it out with --exact" in said[0]
-    assert f"tools.create_pretraining_data: --input_file: no file is named {tmp_path}/missing.txt" in said[1]
+    assert f"tools.create_pretraining_data: no file is named {tmp_path}/missing.txt" in said[1]
     assert "text.txt is not a directory" in said[2] or "Not a directory" in said[2]
     assert "unexpected arguments: more.txt" in said[3]
     assert set(contents(tmp_path)) == {"text.txt"}
@@ -419,14 +419,8 @@ def test_text_that_is_none(tmp_path, corpus):
                 run(**options, output_dir=tmp_path / "not made")
 
 
-def test_files_and_patterns(tmp_path, corpus):
-    odd = tmp_path / "a[1]*.txt"
-    odd.write_text("river\nstone\n")
+def test_files_given_twice_and_no_vocabulary(tmp_path, corpus):
     (tmp_path / "b.txt").write_text("night\n")
-    found = create_pretraining_data.find_files([str(odd), str(tmp_path / "b*")])
-    assert found == [str(odd), str(tmp_path / "b.txt")]
-    with pytest.raises(FileNotFoundError, match=r"--input_file: no file is named .*c\*"):
-        create_pretraining_data.find_files([str(tmp_path / "c*")])
     with pytest.raises(ValueError, match="is given twice"):
         run(**{**corpus, "input_file": f"{tmp_path}/b.txt,{tmp_path}/b*"}, output_dir=tmp_path / "out")
     with pytest.raises(FileNotFoundError, match="there is no file"):

@@ -1,6 +1,6 @@
 """The training step of pre-training on real instances: speed, what the input costs, and what packing gains."""
 
-import itertools
+import math
 import time
 
 import numpy as np
@@ -8,13 +8,11 @@ import numpy as np
 from tools.benchmarks.encoder import CEILING_SIZE, forward_flops, matrix_products, product_speed
 from tools.benchmarks.tokenizer import find_texts
 
-_WARM_UPDATES = 3  # they trace, allocate, and fill what is read ahead
-_ROOM_FOR_PREDICTIONS = 1.25  # in a packed row, as `tasks.pretrain` has it
+_UPDATES_IN_TURN = 10  # with one kind of input, before it is the next one's turn
 
 
 def measure_ours(vocabulary, text, batch_size, sequence_length, precision, updates, **sizes):
-    """Updates on instances that are filled to the length, and on pairs of sentences of natural length, padded and
-    packed.
+    """Updates on one batch again and again, and on batches made from text while the model trains, padded and packed.
 
     Args:
         vocabulary: str, path of a lower-case vocab.txt.
@@ -22,90 +20,89 @@ def measure_ours(vocabulary, text, batch_size, sequence_length, precision, updat
         batch_size: int. Rows in a batch.
         sequence_length: int. Tokens in a row.
         precision: str, the dtype policy.
-        updates: int. How many count for each figure.
+        updates: int. How many count for each figure, at least.
         **sizes: of the encoder: `vocab_size` (that of the vocabulary is taken), `hidden_size`, `num_hidden_layers`,
             `num_attention_heads`, `intermediate_size`.
 
     Returns:
-        A pair: dict of (name, unit) to float, and a remark. `train` are rows a second on one batch again and again,
-        `share` the part of the machine's ceiling of matrix products that this is, `input` how much longer an update
-        takes with batches made from the text; `padded` and `packed` are real tokens a second on pairs of sentences.
+        A pair: dict of (name, unit) to float, and a remark. `train` are rows a second on one batch, `share` the part of
+        the machine's ceiling of matrix products that this is, `input` how much longer an update takes with batches made
+        from the text; `padded` and `packed` are real tokens a second, of instances that `tasks.pretrain` would make.
     """
     import keras_bert
-    from keras_bert.data.pretraining.objectives import inputs_and_labels
-    from keras_bert.data.pretraining.shards import plan_shards
 
     tokenizer = keras_bert.BertTokenizer(vocabulary, lower_case=True)
-    source = tokenizer, plan_shards(find_texts(text)), sequence_length
-    arguments = {
-        **sizes,
-        "vocab_size": tokenizer.vocab_size,
-        "max_position_embeddings": max(512, sequence_length),
-        "dtype": precision,
-        "seed": 1,
-    }
-    filled = _instances(*source, batch_size, fill_to_length=True).map(inputs_and_labels)
-    again = filled.take(1).cache().repeat()
-    seconds, _ = _time_of_updates(arguments, again, updates)
-    with_input, _ = _time_of_updates(arguments, filled, updates)
-    figures = {("train", "ex/s"): batch_size / seconds, ("input", "%"): 100 * (with_input / seconds - 1)}
+    encoder = keras_bert.BertEncoder(
+        **{**sizes, "vocab_size": tokenizer.vocab_size},
+        max_position_embeddings=max(512, sequence_length),
+        dtype=precision,
+        seed=1,
+    )
+    inputs = _inputs(tokenizer, text, batch_size, sequence_length)
+    seconds, tokens = _times_of_updates(keras_bert.BertPretrainer(encoder, seed=1), inputs, updates)
     products = _products(batch_size, sequence_length, tokenizer.vocab_size, **_without_vocab_size(sizes))
     ceiling = product_speed((CEILING_SIZE,) * 3, precision, repeats=5)
-    figures["share", "%"] = 100 * 3e-9 * forward_flops(products) / seconds / ceiling
-    for name, is_packed in (("padded", False), ("packed", True)):
-        batches = _pairs(*source, batch_size, is_packed).map(inputs_and_labels)
-        seconds, tokens = _time_of_updates(arguments, batches, updates)
-        figures[name, "tok/s"] = tokens / seconds
-    return figures, f"{updates} updates of {batch_size} rows of {sequence_length} tokens"
+    figures = {
+        ("train", "ex/s"): batch_size / seconds["again"],
+        ("share", "%"): 100 * 3e-9 * forward_flops(products) / seconds["again"] / ceiling,
+        ("input", "%"): 100 * (seconds["padded"] / seconds["again"] - 1),
+        **{(name, "tok/s"): tokens[name] / seconds[name] for name in ("padded", "packed")},
+    }
+    fullness = ", ".join(f"{name} {tokens[name] / batch_size:.0f}" for name in ("padded", "packed"))
+    return figures, f"{batch_size} rows of {sequence_length} tokens; of them real: {fullness}"
 
 
-def _instances(tokenizer, plan, sequence_length, batch_size, fill_to_length):
+def _inputs(tokenizer, text, batch_size, sequence_length):
+    """{name: tf.data.Dataset of batches}."""
+    from keras_bert.data.pretraining.objectives import inputs_and_labels
     from keras_bert.data.pretraining.on_the_fly import text_batches
+    from keras_bert.data.pretraining.packing import packed, predictions_per_row
     from keras_bert.data.pretraining.settings import InstanceSettings
-
-    settings = InstanceSettings(
-        sequence_length=sequence_length, max_predictions=_predictions(sequence_length), fill_to_length=fill_to_length
-    )
-    return text_batches(plan, tokenizer, settings, batch_size)
-
-
-def _pairs(tokenizer, plan, sequence_length, batch_size, is_packed):
-    from keras_bert.data.pretraining.packing import packed
-
-    pairs = _instances(tokenizer, plan, sequence_length, batch_size, fill_to_length=False)
-    if not is_packed:
-        return pairs
-    room = int(_ROOM_FOR_PREDICTIONS * _predictions(sequence_length))
-    return packed(pairs, sequence_length, room, seed=1).batch(batch_size, drop_remainder=True)
-
-
-def _predictions(sequence_length):
+    from keras_bert.data.pretraining.shards import plan_shards
     from keras_bert.text.masking import predictions_per_sequence
 
-    return predictions_per_sequence(sequence_length)
+    predictions = predictions_per_sequence(sequence_length)
+    settings = InstanceSettings(sequence_length=sequence_length, max_predictions=predictions)
+    instances = text_batches(plan_shards(find_texts(text)), tokenizer, settings, batch_size)
+    rows = packed(instances, sequence_length, predictions_per_row(predictions), seed=1)
+    padded = instances.map(inputs_and_labels)
+    return {
+        "again": padded.take(1).cache().repeat(),
+        "padded": padded.prefetch(2),
+        "packed": rows.batch(batch_size, drop_remainder=True).map(inputs_and_labels).prefetch(2),
+    }
 
 
-def _time_of_updates(arguments, batches, updates):
-    """Seconds and real tokens of an update: the median, and the mean."""
-    import keras_bert
+def _times_of_updates(model, inputs, updates):
+    """By name of the input, the median seconds of an update, and its mean of real tokens.
+
+    The inputs take turns, so that what else the machine has to do slows all of them; the first turn of each, in which
+    the step is compiled and reading ahead begins, does not count.
+    """
+    from keras_bert import BertAdamW
     from keras_bert.training.step import TrainStep
 
-    model = keras_bert.BertPretrainer(keras_bert.BertEncoder(**arguments), seed=1)
-    step = TrainStep(model, keras_bert.BertAdamW(1e-5))
-    iterator, seconds, tokens = iter(batches.prefetch(2)), [], []
-    for number in itertools.count():
-        started = time.perf_counter()
-        report = step.run(iterator, first_step=0, steps=1)
-        tokens_of_update = float(report["tokens"])
-        seconds.append(time.perf_counter() - started)
-        tokens.append(tokens_of_update)
-        if number + 1 == _WARM_UPDATES + updates:
-            return float(np.median(seconds[_WARM_UPDATES:])), float(np.mean(tokens[_WARM_UPDATES:]))
+    step = TrainStep(model, BertAdamW(1e-5))
+    iterators = {name: iter(batches) for name, batches in inputs.items()}
+    times, tokens = ({name: [] for name in inputs} for _ in range(2))
+    for turn in range(1 + math.ceil(updates / _UPDATES_IN_TURN)):
+        for name, iterator in iterators.items():
+            for _ in range(min(updates, _UPDATES_IN_TURN)):
+                started = time.perf_counter()
+                tokens_of_update = float(step.run(iterator, first_step=0, steps=1)["tokens"])
+                if turn:
+                    times[name].append(time.perf_counter() - started)
+                    tokens[name].append(tokens_of_update)
+    return {name: float(np.median(times[name])) for name in inputs}, {
+        name: float(np.mean(tokens[name])) for name in inputs
+    }
 
 
 def _products(batch_size, sequence_length, vocab_size, hidden_size, **sizes):
     """Those of the encoder, and of the head of masked words."""
-    predictions = batch_size * _predictions(sequence_length)
+    from keras_bert.text.masking import predictions_per_sequence
+
+    predictions = batch_size * predictions_per_sequence(sequence_length)
     return [
         *matrix_products(batch_size, sequence_length, hidden_size, **sizes),
         (1, predictions, hidden_size, hidden_size),

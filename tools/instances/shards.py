@@ -3,7 +3,6 @@
 import gzip
 import os
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 from keras_bert.data.pretraining.records import parse, record_form
 from keras_bert.data.pretraining.settings import InstanceSettings
 from keras_bert.data.pretraining.shard_files import SIDECAR_SUFFIX, instance_files, read_sidecar
+from keras_bert.data.remote_files import look_up_each
 from tools.instances.facts import COUNTED_FACTS
 
 _MARKS_OF_NAMES = ("tfrecord", "tf_record")
@@ -20,7 +20,6 @@ _GZIP_MARK = b"\x1f\x8b"
 _IDS = "token_ids", "masked_labels"
 _FRAME = 16  # bytes that a TFRecord file has around each record
 _INSTANCES_AT_ONCE = 512
-_LOOK_UPS_AT_ONCE = 16
 
 
 class InstanceShard(NamedTuple):
@@ -135,8 +134,7 @@ def describe_files(paths):
         ValueError: if what stands beside a file does not say what made instances, or if by it the files are of
             different lengths or forms.
     """
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        shards = list(threads.map(_describe_file, paths))
+    shards = look_up_each(_describe_file, paths)
     described = [shard for shard in shards if shard.facts is not None]
     for shard in described[1:]:
         _check_same_kind(shard.path, shard.facts, described[0].path, described[0].facts)

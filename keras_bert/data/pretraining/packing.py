@@ -1,6 +1,7 @@
 """Several instances of pre-training in one row, so that hardly any of it is padding (arXiv 2107.02027)."""
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from keras_bert.data.random_order import random_key, shuffled
 # 97.8% of single sentences of 13 tokens on average. Larger ones add 0.3% at most.
 WINDOW = 4096  # instances
 TOKENS_PER_INSTANCE = 4  # for which a row has a place
+_ROOM_FOR_PREDICTIONS = 1.25  # beyond what the masking rate asks for, so that rows become full
 
 _TOKEN_NAMES = ("token_ids", "segment_ids", "padding_mask")
 _PREDICTION_NAMES = ("masked_positions", "masked_labels", "masked_weights")
@@ -260,6 +262,23 @@ def _dtype(name):
     return "float32" if name in _FLOAT_NAMES else "int32"
 
 
+def predictions_per_row(max_predictions):
+    """How many masked tokens a packed row needs places for, so that they do not keep rows from becoming full.
+
+    Args:
+        max_predictions: int. The most masked tokens of an instance that fills a row.
+
+    Returns:
+        int.
+
+    Example:
+
+    >>> predictions_per_row(77)
+    97
+    """
+    return math.ceil(_ROOM_FOR_PREDICTIONS * max_predictions)
+
+
 def packed(instances, sequence_length, most_predictions, most_instances=None, window=WINDOW, seed=None):
     """The rows into which `pack_instances` packs a stream of instances, a group of them at a time.
 
@@ -270,8 +289,7 @@ def packed(instances, sequence_length, most_predictions, most_instances=None, wi
         instances: tf.data.Dataset of batches of instances, dicts as `pack_instances` takes. Batches may differ in all
             sizes.
         sequence_length: int. Tokens in a row.
-        most_predictions: int. The most masked tokens in a row. A quarter more than the masking rate asks for is enough
-            for full rows: 96 of 512 tokens at 15%.
+        most_predictions: int. The most masked tokens in a row; `predictions_per_row` says how many are enough.
         most_instances: int or None. The most instances in a row; None is one for every 4 tokens of it.
         window: int. Instances that are packed together. The more, the fuller the rows, and the more memory.
         seed: int or None. Rows come in an order that is a function of the seed and the group's number; the longest

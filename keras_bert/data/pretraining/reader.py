@@ -1,17 +1,16 @@
 """Files of instances, ours and google-research/bert's, to batches."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 from absl import logging
 
 from keras_bert.data.pretraining.records import parse, record_form
 from keras_bert.data.pretraining.shard_files import describe_vocabulary, read_sidecars
+from keras_bert.data.remote_files import look_up_each
 from keras_bert.data.worker_records import worker_records
 
 SHUFFLE_BUFFER = 4096  # instances
-_LOOK_UPS_AT_ONCE = 16
 _SHARD_NAME = re.compile(r"(.*-)([0-9]+)-of-([0-9]+)(\..*)?")
 _GZIP_MARK = b"\x1f\x8b\x08"  # no TFRecord file begins so whose first record has less than half a megabyte
 _FORM = ("form", "sequence_length", "max_predictions", "compression")
@@ -47,8 +46,7 @@ def describe_shards(paths):
     if not paths:
         raise FileNotFoundError("no files of instances are given")
     _check_complete(paths)
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        compressions, sizes = zip(*threads.map(_compression_and_size, paths), strict=True)
+    compressions, sizes = zip(*look_up_each(_compression_and_size, paths), strict=True)
     found = read_sidecars(paths)
     sidecars = [found.get(path) for path in paths]
     unfinished = [path for path, sidecar in zip(paths, sidecars, strict=True) if sidecar is None]

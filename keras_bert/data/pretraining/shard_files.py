@@ -5,15 +5,15 @@ import hashlib
 import json
 import os
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
+
+from keras_bert.data.remote_files import look_up_each
 
 SIDECAR_SUFFIX = ".json"
 COMPRESSIONS = ("none", "gzip")
 _NAME, _SUFFIX = "pretraining-", ".tfrecord"
 _UNFINISHED = ".unfinished-"
-_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 
 
 def instances_path(folder, number, files):
@@ -155,8 +155,7 @@ def read_sidecars(paths):
     >>> read_sidecars([tempfile.mkdtemp() + "/records"])
     {}
     """
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        found = dict(zip(paths, threads.map(read_sidecar, paths), strict=True))
+    found = dict(zip(paths, look_up_each(read_sidecar, paths), strict=True))
     return {path: facts for path, facts in found.items() if facts is not None}
 
 

@@ -13,7 +13,7 @@ reads files in random order does not see a text again before it has seen others.
 import os
 import signal
 import threading
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
@@ -35,11 +35,11 @@ from keras_bert.data.pretraining.shard_files import (
     remove_unfinished,
     write_sidecar,
 )
+from keras_bert.data.remote_files import look_up_each
 from keras_bert.text.tokenizer import BertTokenizer
 
 COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
 _INSTANCES_AT_ONCE = 1024
-_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,7 @@ def missing_shards(job, plan):
 
 def _undamaged(sidecars):
     """The files that have the size that is written beside them."""
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
-        sizes = list(threads.map(lambda path: tf.io.gfile.stat(path).length, sidecars))
+    sizes = look_up_each(lambda path: tf.io.gfile.stat(path).length, sidecars)
     damaged = {
         path: size for (path, facts), size in zip(sidecars.items(), sizes, strict=True) if facts["bytes"] != size
     }
