@@ -17,11 +17,7 @@ from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory, write_json
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import (
-    is_chief,
-    number_of_workers,
-    worker_of,
-)
+from keras_bert.training.strategy import is_chief, number_of_workers, worker_of
 from keras_bert.training.trainer import Trainer
 from tasks.interruption import stop_on_sigterm
 from tasks.model_card import model_card
@@ -118,22 +114,18 @@ def pretrain_on_worker(
     """
     with strategy.scope():
         model = make_model(encoder_arguments, init_checkpoint, recipe)
-    _check_phases(phases, model.encoder.max_position_embeddings, number_of_workers(strategy))
-    for source in filter(None, (instances, evaluation)):
-        fills_rows = source is instances and not recipe.pack
-        source.check(phases, model.encoder.max_position_embeddings, fills_rows)
+    positions = model.encoder.max_position_embeddings
+    _check_phases(phases, positions, number_of_workers(strategy))
+    instances.check(phases, positions, fills_rows=not recipe.pack)
     rate = make_schedule(recipe, phases)
     with strategy.scope():
         optimizer = BertAdamW(rate, weight_decay=recipe.weight_decay, clip_norm=recipe.clip_norm)
     evaluate = None
     if evaluation is not None:
+        evaluation.check(phases, positions, fills_rows=False)
         evaluate = Evaluation(model, optimizer, evaluation, phases, recipe.objective, eval_instances)
     configuration = {
-        **dataclasses.asdict(recipe),
-        "encoder": encoder_arguments,
-        "init_checkpoint": None if init_checkpoint is None else str(init_checkpoint),
-        "phases": [dataclasses.asdict(phase) for phase in phases],
-        "data": instances.configuration(),
+        **_configuration(recipe, encoder_arguments, init_checkpoint, phases, instances),
         **{name: value for name, value in trainer_arguments.items() if name not in MAY_CHANGE},
     }
     run = RunDirectory(run_dir, configuration, writer=is_chief(strategy))
@@ -238,6 +230,17 @@ class Evaluation:
     def _phase(self):
         """The number of the phase that the last update was in."""
         return bisect.bisect_left(self._ends, int(self._optimizer.iterations.numpy()), hi=len(self._ends) - 1)
+
+
+def _configuration(recipe, encoder_arguments, init_checkpoint, phases, instances):
+    """dict fit for JSON: what determines the model that comes out."""
+    return {
+        **dataclasses.asdict(recipe),
+        "encoder": encoder_arguments,
+        "init_checkpoint": None if init_checkpoint is None else str(init_checkpoint),
+        "phases": [dataclasses.asdict(phase) for phase in phases],
+        "data": instances.configuration(),
+    }
 
 
 def _check_phases(phases, positions, workers):

@@ -8,7 +8,7 @@ google-research/bert; --preset names one that this package knows.
 
 import sys
 
-from absl import app, flags
+from absl import app, flags, logging
 
 
 def define_flags(values=flags.FLAGS):
@@ -60,6 +60,7 @@ def main(argv):
     """Runs the program; what is wrong with the model is said in one line."""
     if not argv[1:]:
         raise app.UsageError('no texts; put them behind the flags, each in quotes: "It was a [MASK] night."')
+    logging.set_verbosity(logging.WARNING)  # without the list of all weights that were read
     try:
         run(flags.FLAGS, argv[1:])
     except (OSError, ValueError) as error:
