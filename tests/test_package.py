@@ -50,3 +50,16 @@ def test_imports_between_rooms_point_one_way():
         [Path(sys.executable).with_name("lint-imports")], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.slow
+def test_an_installed_package_has_all_modules_and_presets(tmp_path):
+    program = [sys.executable, "-c", "from setuptools import setup; setup()", "--quiet"]
+    steps = ["egg_info", f"--egg-base={tmp_path}", "build_py", f"--build-lib={tmp_path / 'installed'}"]
+    subprocess.run([*program, *steps], cwd=ROOT, check=True, capture_output=True)
+    installed, source = tmp_path / "installed" / "keras_bert", ROOT / "keras_bert"
+    files = {
+        path.relative_to(source) for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert len([path for path in files if path.parts[0] == "presets"]) >= 6
+    assert {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()} == files

@@ -90,7 +90,7 @@ def define_flags():
         "encoder, training, masking, pretraining, pretraining_data: tokens in a row.",
         lower_bound=1,
     )
-    flags.DEFINE_integer("updates", 200, "training, pretraining: updates whose median counts.", lower_bound=1)
+    flags.DEFINE_integer("updates", 200, "training, pretraining: updates that count.", lower_bound=1)
     for name, value in encoder.MINILM.items():
         flags.DEFINE_integer(name, value, f"encoder, pretraining: {name}; the default is MiniLM's.", lower_bound=1)
     flags.DEFINE_string("data_dir", None, "sst2: folder of train.tsv and dev.tsv.")

@@ -216,7 +216,7 @@ def run(values, beam_options=()):
 
     started = time.monotonic()
     settings = settings_from_flags(values)
-    files = [file for pattern in values.input_file for file in matching_files(pattern)]
+    files = matching_files(values.input_file)
     tokenizer = BertTokenizer(values.vocab_file, lower_case=values.do_lower_case)
     if tokenizer.mask_id is None:
         raise ValueError(f"the vocabulary {values.vocab_file} has no [MASK], which masked words need; add it")

@@ -60,7 +60,8 @@ def main(argv):
     """Runs the program; what is wrong with the model is said in one line."""
     if not argv[1:]:
         raise app.UsageError('no texts; put them behind the flags, each in quotes: "It was a [MASK] night."')
-    logging.set_verbosity(logging.WARNING)  # without the list of all weights that were read
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)  # without the list of all weights that were read
     try:
         run(flags.FLAGS, argv[1:])
     except (OSError, ValueError) as error:

@@ -42,7 +42,7 @@ _PRETRAINING_ARCHITECTURES = {
 }
 _PADDING_TOKEN = "[PAD]"
 _FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
-_STORED_TYPES = ("float32", "bfloat16")
+STORED_TYPES = ("float32", "bfloat16")
 
 
 def write_hugging_face(
@@ -102,8 +102,8 @@ def write_hugging_face(
     path = Path(path)
     if path.exists() or path.is_symlink():
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
-    if dtype not in _STORED_TYPES:
-        raise ValueError(f"weights are stored as one of {_STORED_TYPES}; got dtype={dtype!r}")
+    if dtype not in STORED_TYPES:
+        raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
     arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     architecture = _architecture(arrays, classifier_arguments)
     tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)

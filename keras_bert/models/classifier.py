@@ -334,7 +334,7 @@ class BertClassifier(TextModel):
 
         Args:
             path: str or Path of the folder to write.
-        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.

@@ -372,7 +372,7 @@ class BertEncoder(keras.Model):
         Args:
             path: str or Path of the folder to write.
             tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
-        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.

@@ -372,7 +372,7 @@ class BertPretrainer(keras.Model):
         Args:
             path: str or Path of the folder to write.
             tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
-        dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
 
         Returns:
             Path of the folder.

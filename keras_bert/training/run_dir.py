@@ -18,6 +18,7 @@ from absl import logging
 _CONFIGURATION_NAME = "run.json"
 _LOG_NAME = "log.jsonl"
 _LOCK_NAME = ".lock"
+_LONGEST_VALUE = 200  # characters of a value in a message
 
 
 class RunDirectory:
@@ -81,18 +82,12 @@ class RunDirectory:
         return False
 
     def _refuse_differences(self, earlier):
-        names = sorted(name for name in {*earlier, *self.configuration} if self._differs(earlier, name))
-        if names:
-            differences = "; ".join(
-                f"{name} is {self.configuration.get(name)!r}, there it was {earlier.get(name)!r}" for name in names
-            )
+        differences = "; ".join(_differences(self.configuration, earlier))
+        if differences:
             raise FileExistsError(
                 f"{self.path} belongs to a run with another configuration: {differences}. To resume that run, give it "
                 "the same values; for a new run, another --run_dir."
             )
-
-    def _differs(self, earlier, name):
-        return earlier.get(name) != self.configuration.get(name)
 
     def log(self, record):
         """Appends a record to `log.jsonl`; does nothing if this is not the run's writer.
@@ -122,6 +117,21 @@ class RunDirectory:
                 with contextlib.suppress(json.JSONDecodeError):
                     records.append(json.loads(line))
         return records
+
+
+def _differences(configuration, earlier, prefix=""):
+    """What differs, by name: of a dict in both only the values that differ, not all of it."""
+    for name in sorted({*configuration, *earlier}):
+        here, there = configuration.get(name), earlier.get(name)
+        if isinstance(here, dict) and isinstance(there, dict):
+            yield from _differences(here, there, f"{prefix}{name}.")
+        elif here != there:
+            yield f"{prefix}{name} is {_shortened(here)}, there it was {_shortened(there)}"
+
+
+def _shortened(value):
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def read_configuration(path):

@@ -14,6 +14,7 @@ from keras_bert.checkpoints.layout import POOLER_PATHS, expected_classifier_shap
 from keras_bert.checkpoints.reader import read_checkpoint
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_reviews
@@ -103,7 +104,7 @@ def test_another_type_to_store_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("make", [toy_encoder, toy_classifier])
+@pytest.mark.parametrize("make", [toy_encoder, toy_classifier, lambda: BertPretrainer(toy_encoder())])
 def test_models_store_in_bfloat16_on_request(tmp_path, make):
     folder = make().save_checkpoint(tmp_path / "bert", dtype="bfloat16")
     stored = load_file(folder / "model.safetensors")

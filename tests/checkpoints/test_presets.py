@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from keras_bert.checkpoints import presets
 from keras_bert.checkpoints.presets import PRESETS, SHIPPED, resolve_preset
 
 
@@ -12,7 +13,14 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_every_shipped_folder_is_a_preset():
-    assert {folder.name for folder in SHIPPED.iterdir()} <= PRESETS.keys()
+    shipped = {folder.name for folder in SHIPPED.iterdir()}
+    assert shipped == {name for name in PRESETS if resolve_preset(name).parent == SHIPPED}
+
+
+def test_a_shipped_folder_that_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path)
+    with pytest.raises(FileNotFoundError, match="bert_tiny_novels is missing from the installation"):
+        resolve_preset("bert_tiny_novels")
 
 
 def test_a_package_that_is_not_installed_says_how_to_install_it(monkeypatch):

@@ -19,6 +19,7 @@ from keras_bert.models.pretrainer import BertPretrainer
 from tasks import pretrain as program
 from tasks.pretraining import Recipe, pretrain
 from tasks.pretraining_input import Phase, StoredInstances, TextInstances, training_batches
+from tasks.saved_models import resolve_checkpoint
 from tests.addresses import free_addresses
 from tests.data.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
 from tests.forked import ForkedProgram
@@ -61,7 +62,16 @@ def from_files(folder, files, lengths=(16, 32)):
     return StoredInstances(paths, tokenizer(), seed=5)
 
 
-def run(run_dir, instances, phases=PHASES, encoder_arguments=ENCODER, init_checkpoint=None, held_out=None, **recipe):
+def run(
+    run_dir,
+    instances,
+    phases=PHASES,
+    encoder_arguments=ENCODER,
+    init_checkpoint=None,
+    held_out=None,
+    checkpoint_dtype="float32",
+    **recipe,
+):
     return pretrain(
         run_dir,
         tokenizer=tokenizer(),
@@ -72,6 +82,7 @@ def run(run_dir, instances, phases=PHASES, encoder_arguments=ENCODER, init_check
         evaluation=held_out,
         evaluate_every=3 if held_out else None,
         recipe=Recipe(**{"num_warmup_steps": 2, "learning_rate": 1e-3, **recipe}),
+        checkpoint_dtype=checkpoint_dtype,
         command="the command",
         checkpoint_every=4,
         log_every=1,
@@ -119,6 +130,13 @@ def test_every_phase_has_its_rows_in_order(corpus):
     assert shapes == [(8, 16)] * 6 + [(4, 32)] * 5
 
 
+def test_packed_rows_of_short_instances_are_full(tmp_path, corpus):
+    instances = from_files(tmp_path / "instances", corpus[0], lengths=(16,))
+    batches = training_batches(instances, [Phase(64, 3, 4)], "mlm", pack=True, seed=1)
+    fullness = np.mean([inputs["padding_mask"].numpy().mean() for inputs, _ in batches])
+    assert fullness > 0.9
+
+
 def test_the_model_learns(tmp_path, corpus):
     files, held_out = corpus
     results = run(
@@ -149,11 +167,14 @@ def test_language_models(tmp_path, corpus, objective):
     run(tmp_path / "run", instances, next_sentence="none", objective=objective, phases=PHASES[:1])
     model = keras.saving.load_model(tmp_path / "run" / "model.keras")
     assert model.encoder.attention_direction == objective
+    with pytest.raises(FileNotFoundError, match=r"a model that reads in one direction is .*model\.keras"):
+        resolve_checkpoint(tmp_path / "run")
 
 
 def test_weights_to_begin_with(tmp_path, corpus):
     run(tmp_path / "one", from_text(corpus[0]))
-    model = tmp_path / "one" / "model"
+    model = resolve_checkpoint(tmp_path / "one")
+    assert model == (tmp_path / "one" / "model").resolve()
     run(tmp_path / "two", from_text(corpus[0]), init_checkpoint=model, learning_rate=0.0, weight_decay=0.0)
     np.testing.assert_array_equal(weights(tmp_path / "two"), weights(tmp_path / "one"))
 
@@ -195,7 +216,11 @@ class Run:
             time.sleep(0.01)
 
     def check_ends_with(self, status):
-        found = [process.wait(timeout=120) for process in self._processes]
+        try:
+            found = [process.wait(timeout=300) for process in self._processes]
+        finally:
+            for process in self._processes:
+                process.kill()
         assert found == [status] * len(found), [path.read_text()[-3000:] for path in self._logs]
 
 
@@ -228,15 +253,20 @@ def test_a_run_stopped_in_either_phase_goes_on_to_the_same_weights(tmp_path, cor
 def test_workers_stopped_in_the_second_phase_go_on_to_the_same_weights(tmp_path, corpus, command):
     def commands():
         workers = ["--strategy=multi_worker", f"--workers={','.join(free_addresses(2))}"]
-        return [[*command, *text_flags(corpus[0]), *workers, f"--worker_index={index}"] for index in range(2)]
+        return [[*command, *text_flags(corpus[0]), *options, *workers, f"--worker_index={index}"] for index in range(2)]
 
+    options = ["--checkpoint_dtype=bfloat16", "--masked_lm_prob=0.3", "--do_whole_word_mask"]
     check_goes_on(tmp_path / "whole", tmp_path / "parts", commands, update=55)
+    made = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert (made["data"]["masking_rate"], made["data"]["whole_words"]) == (0.3, True)
+    assert {tensor.dtype.name for tensor in load_file(tmp_path / "whole/model/model.safetensors").values()} == {
+        "bfloat16"
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pack", [[], ["--pack"]])
-def test_two_replicas_learn_what_one_device_does(tmp_path, corpus, command, pack):
-    command = [*command, *text_flags(corpus[0]), *pack, "--dropout=0"]  # which has another mask on each replica
+def test_two_replicas_learn_what_one_device_does(tmp_path, corpus, command):
+    command = [*command, *text_flags(corpus[0]), "--pack", "--dropout=0"]  # which has another mask on each replica
     replicas = ["--strategy=mirrored", "--num_logical_devices=2"]
     runs = Run(tmp_path / "one", command), Run(tmp_path / "two", [*command, *replicas])
     for run in runs:
@@ -250,6 +280,11 @@ def test_two_replicas_learn_what_one_device_does(tmp_path, corpus, command, pack
         ({"phases": [Phase(64, 1, 4)]}, r"rows of 64 tokens, and the model has 40 positions"),
         ({"next_sentence": "nsp", "objective": "left_to_right"}, "sees nothing where the encoder reads from left"),
         ({"encoder_arguments": {**ENCODER, "hidden_size": 15}}, "hidden_size"),
+        ({"checkpoint_dtype": "float16"}, r"one of \('float32', 'bfloat16'\), got 'float16'"),
+        (
+            {"checkpoint_dtype": "bfloat16", "objective": "left_to_right", "next_sentence": "none"},
+            "written as model.keras, in float32",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_folder_is_made(tmp_path, corpus, arguments, message):
@@ -289,6 +324,8 @@ def test_too_little_text_to_evaluate_on(tmp_path, corpus):
         (["--text_files=a", "--size=tiny", "--init_checkpoint=x"], "both say how large the model is"),
         (["--text_files=a", "--phase=128:0:8"], "must be LENGTH:UPDATES:ROWS"),
         (["--text_files=a", "--phase=128"], "must be LENGTH:UPDATES:ROWS"),
+        (["--instance_files=a", "--masked_lm_prob=0.2"], "--masked_lm_prob is for --text_files"),
+        (["--text_files=a", "--evaluate_every=5"], "--evaluate_every needs --eval_text_files or"),
         (["--text_files=missing*", "--size=tiny"], "tasks.pretrain: no file is named missing*"),
     ],
 )

@@ -1,14 +1,14 @@
 """The training step of pre-training on real instances: speed, what the input costs, and what packing gains."""
 
-import math
 import time
-
-import numpy as np
 
 from tools.benchmarks.encoder import CEILING_SIZE, forward_flops, matrix_products, product_speed
 from tools.benchmarks.tokenizer import find_texts
 
-_UPDATES_IN_TURN = 10  # with one kind of input, before it is the next one's turn
+_WARM_UPDATES = 5  # they compile the step and begin to read ahead
+# Small, so that a measurement reads many of them, and bears its share of that: an update now and then waits for a
+# shard, or for a group of instances to be packed.
+_SHARD_BYTES = 1_000_000
 
 
 def measure_ours(vocabulary, text, batch_size, sequence_length, precision, updates, **sizes):
@@ -20,7 +20,7 @@ def measure_ours(vocabulary, text, batch_size, sequence_length, precision, updat
         batch_size: int. Rows in a batch.
         sequence_length: int. Tokens in a row.
         precision: str, the dtype policy.
-        updates: int. How many count for each figure, at least.
+        updates: int. How many count for each figure.
         **sizes: of the encoder: `vocab_size` (that of the vocabulary is taken), `hidden_size`, `num_hidden_layers`,
             `num_attention_heads`, `intermediate_size`.
 
@@ -63,7 +63,7 @@ def _inputs(tokenizer, text, batch_size, sequence_length):
 
     predictions = predictions_per_sequence(sequence_length)
     settings = InstanceSettings(sequence_length=sequence_length, max_predictions=predictions)
-    instances = text_batches(plan_shards(find_texts(text)), tokenizer, settings, batch_size)
+    instances = text_batches(plan_shards(find_texts(text), _SHARD_BYTES), tokenizer, settings, batch_size)
     rows = packed(instances, sequence_length, predictions_per_row(predictions), seed=1)
     padded = instances.map(inputs_and_labels)
     return {
@@ -74,28 +74,22 @@ def _inputs(tokenizer, text, batch_size, sequence_length):
 
 
 def _times_of_updates(model, inputs, updates):
-    """By name of the input, the median seconds of an update, and its mean of real tokens.
+    """By name of the input, the mean seconds of an update and its mean of real tokens.
 
-    The inputs take turns, so that what else the machine has to do slows all of them; the first turn of each, in which
-    the step is compiled and reading ahead begins, does not count.
+    One input after the other, and none reads ahead while it is another's turn.
     """
     from keras_bert import BertAdamW
     from keras_bert.training.step import TrainStep
 
     step = TrainStep(model, BertAdamW(1e-5))
-    iterators = {name: iter(batches) for name, batches in inputs.items()}
-    times, tokens = ({name: [] for name in inputs} for _ in range(2))
-    for turn in range(1 + math.ceil(updates / _UPDATES_IN_TURN)):
-        for name, iterator in iterators.items():
-            for _ in range(min(updates, _UPDATES_IN_TURN)):
-                started = time.perf_counter()
-                tokens_of_update = float(step.run(iterator, first_step=0, steps=1)["tokens"])
-                if turn:
-                    times[name].append(time.perf_counter() - started)
-                    tokens[name].append(tokens_of_update)
-    return {name: float(np.median(times[name])) for name in inputs}, {
-        name: float(np.mean(tokens[name])) for name in inputs
-    }
+    seconds, tokens = {}, {}
+    for name, batches in inputs.items():
+        iterator = iter(batches)
+        float(step.run(iterator, first_step=0, steps=_WARM_UPDATES)["tokens"])
+        started = time.perf_counter()
+        tokens[name] = float(step.run(iterator, first_step=0, steps=updates)["tokens"]) / updates
+        seconds[name] = (time.perf_counter() - started) / updates
+    return seconds, tokens
 
 
 def _products(batch_size, sequence_length, vocab_size, hidden_size, **sizes):
