@@ -419,11 +419,11 @@ def test_text_that_is_none(tmp_path, corpus):
                 run(**options, output_dir=tmp_path / "not made")
 
 
-def test_files_given_twice_and_no_vocabulary(tmp_path, corpus):
+def test_files_given_twice_and_a_folder(tmp_path, corpus):
     (tmp_path / "b.txt").write_text("night\n")
     with pytest.raises(ValueError, match="is given twice"):
         run(**{**corpus, "input_file": f"{tmp_path}/b.txt,{tmp_path}/b*"}, output_dir=tmp_path / "out")
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="is a folder; give a pattern of its files"):
         run(**{**corpus, "input_file": tmp_path}, output_dir=tmp_path / "out")
 
 
