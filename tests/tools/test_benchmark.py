@@ -72,9 +72,16 @@ def test_lines_that_make_no_sense_are_refused(line):
 
 
 def test_what_is_written_is_read():
-    figures = {("train", "ms"): 1234.4, ("fwd", "s"): 0.01234, ("share", "%"): 53.21, ("acc", ""): 0.9}
+    figures = {
+        ("train", "ms"): 1234.4,
+        ("fwd", "s"): 0.01234,
+        ("packed", "tok/s"): 98.7,
+        ("input", "%"): -0.53,
+        ("acc", ""): 0.9,
+    }
     line = format_figures("keras_bert", figures, "4 rows, train 9 ms")
-    assert line == "keras_bert: train 1234 ms, fwd 0.01234 s, share 53.21 %, acc 0.9000 (4 rows, train 9 ms)"
+    start = "keras_bert: train 1234 ms, fwd 0.01234 s, packed 98.70 tok/s, input -0.5300 %, acc 0.9000 "
+    assert line == f"{start}(4 rows, train 9 ms)"
     assert parse_figures(line) == {**figures, ("train", "ms"): 1234.0}
 
 

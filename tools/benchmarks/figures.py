@@ -7,11 +7,11 @@ import statistics
 # A number without a unit of its own is read only behind this name.
 ACCURACY = "acc"
 # By unit: whether more of it is faster; None is a figure that says nothing about speed.
-MORE_IS_FASTER = {"ms": False, "s": False, "ex/s": True, "GFLOP/s": True, "%": None, "": None}
+MORE_IS_FASTER = {"ms": False, "s": False, "ex/s": True, "tok/s": True, "GFLOP/s": True, "%": None, "": None}
 
 _UNITS = "|".join(re.escape(unit) for unit in MORE_IS_FASTER if unit)
 _FIGURE = re.compile(
-    rf"(?P<name>[A-Za-z]\w*)\s+(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(?P<unit>{_UNITS})?(?![\w/]|\.\d)"
+    rf"(?P<name>[A-Za-z]\w*)\s+(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(?P<unit>{_UNITS})?(?![\w/]|\.\d)"
 )
 _IN_PARENTHESES = re.compile(r"\([^()]*\)")
 
@@ -20,7 +20,7 @@ def parse_figures(line):
     """The figures in a line such as `hf bf16: fwd 105 ms (152.4 ex/s)  train 474 ms, dev acc 0.79 after 2 epochs`.
 
     What stands before the first ": " is the program's name for itself, what stands in parentheses says the same in
-    other words, and what has no unit is not a figure, except an accuracy.
+    other words, and what has no unit is not a figure, except an accuracy; nor is a speed below 0.
 
     Args:
         line: str.
@@ -39,11 +39,12 @@ def parse_figures(line):
     figures = {}
     for match in _FIGURE.finditer(_IN_PARENTHESES.sub(" ", line.partition(": ")[2] or line)):
         name, number, unit = match["name"], float(match["number"]), match["unit"] or ""
-        if not unit and name != ACCURACY:
+        is_speed = MORE_IS_FASTER[unit] is not None
+        if (not unit and name != ACCURACY) or (is_speed and number < 0):
             continue
         if (name, unit) in figures:
             raise ValueError(f"the line says {name} in {unit or 'no unit'} twice: {line.strip()}")
-        if MORE_IS_FASTER[unit] is not None and not number:
+        if is_speed and not number:
             raise ValueError(f"a speed cannot be 0: {line.strip()}")
         figures[name, unit] = number
     return figures
@@ -73,7 +74,7 @@ def _number(value, unit):
     """Four digits that count, and never an exponent."""
     if not unit or not value:
         return f"{value:.4f}"
-    return f"{value:.{max(3 - math.floor(math.log10(value)), 0)}f}"
+    return f"{value:.{max(3 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
 def times_faster(ours, theirs, unit):
