@@ -157,28 +157,14 @@ def training_batches(instances, phases, objective, pack, seed, worker_index=0, n
         rows = phase.batch_size // num_workers
         if pack:
             made = instances.batches(phase, number, _INSTANCES_AT_ONCE, worker_index, num_workers)
-            batches = pack_rows(made, phase, instances.most_predictions(phase, number), seed)
-            batches = batches.batch(rows, drop_remainder=True)
+            most_predictions = predictions_per_row(instances.most_predictions(phase, number))
+            full = packed(made, phase.sequence_length, most_predictions, seed=seed)
+            batches = full.batch(rows, drop_remainder=True)
         else:
             batches = instances.batches(phase, number, rows, worker_index, num_workers)
         batches = batches.map(lambda batch: inputs_and_labels(batch, objective)).take(phase.updates)
         whole = batches if whole is None else whole.concatenate(batches)
     return whole.prefetch(2)
-
-
-def pack_rows(made, phase, most_predictions, seed):
-    """Rows of several instances.
-
-    Args:
-        made: tf.data.Dataset of batches of instances.
-        phase: `Phase`.
-        most_predictions: int, of a row that is full of instances.
-        seed: int or None. Of their order.
-
-    Returns:
-        tf.data.Dataset of single rows.
-    """
-    return packed(made, phase.sequence_length, predictions_per_row(most_predictions), seed=seed)
 
 
 def held_out_batches(instances, phase, number, objective, most_instances):

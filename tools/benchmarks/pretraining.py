@@ -32,15 +32,16 @@ def measure_ours(vocabulary, text, batch_size, sequence_length, precision, updat
     import keras_bert
 
     tokenizer = keras_bert.BertTokenizer(vocabulary, lower_case=True)
+    sizes = {**sizes, "vocab_size": tokenizer.vocab_size}
     encoder = keras_bert.BertEncoder(
-        **{**sizes, "vocab_size": tokenizer.vocab_size},
+        **sizes,
         max_position_embeddings=max(512, sequence_length),
         dtype=precision,
         seed=1,
     )
     inputs = _inputs(tokenizer, text, batch_size, sequence_length)
     seconds, tokens = _times_of_updates(keras_bert.BertPretrainer(encoder, seed=1), inputs, updates)
-    products = _products(batch_size, sequence_length, tokenizer.vocab_size, **_without_vocab_size(sizes))
+    products = _products(batch_size, sequence_length, **sizes)
     ceiling = product_speed((CEILING_SIZE,) * 3, precision, repeats=5)
     figures = {
         ("train", "ex/s"): batch_size / seconds["again"],
@@ -102,10 +103,6 @@ def _products(batch_size, sequence_length, vocab_size, hidden_size, **sizes):
         (1, predictions, hidden_size, hidden_size),
         (1, predictions, hidden_size, vocab_size),
     ]
-
-
-def _without_vocab_size(sizes):
-    return {name: size for name, size in sizes.items() if name != "vocab_size"}
 
 
 PROGRAMS = {"keras_bert": measure_ours}
