@@ -54,7 +54,7 @@ class BadRows:
     def __init__(self, skip=False):
         self.skip = skip
         self._counts = Counter()
-        self._last_lines = {}
+        self._last_rows = {}
 
     @property
     def count(self):
@@ -66,13 +66,14 @@ class BadRows:
         """dict of file name to the int number of its rows passed over so far."""
         return dict(self._counts)
 
-    def report(self, file, line, reason):
+    def report(self, file, line, reason, row=None):
         """Takes note of a row that cannot be used.
 
         Args:
             file: str or Path.
             line: int. The line on which the row begins, from 1.
             reason: str. What is wrong with the row.
+            row: int. The number of the row, where several may be on one line; None takes the line for it.
 
         Raises:
             BadRowError: if such rows are not to be skipped.
@@ -80,10 +81,10 @@ class BadRows:
         if not self.skip:
             advice = "mend the row, or have such rows skipped (skip_bad_rows)"
             raise BadRowError(file, line, f"{reason}; {advice}") from None
-        file = str(file)
-        if line <= self._last_lines.get(file, 0):
+        file, row = str(file), line if row is None else row
+        if row <= self._last_rows.get(file, 0):
             return
-        self._last_lines[file] = line
+        self._last_rows[file] = row
         self._counts[file] += 1
         if self.count <= _LOGGED_ROWS:
             logging.warning("skipped a row: %s, line %d: %s", file, line, reason)

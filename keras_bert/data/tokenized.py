@@ -221,15 +221,33 @@ def _text_names(example):
 
 
 def _flatten(packed, counts, vocab_size):
-    is_token = packed["padding_mask"].numpy() != 0
-    ids = packed["token_ids"].numpy()[is_token]
     rows_of_example = None
     if "window_text_ids" in packed:
         rows_of_example = np.bincount(packed["window_text_ids"].numpy(), minlength=len(counts))
+    return (*flatten_rows(packed, vocab_size), rows_of_example, counts.numpy())
+
+
+def flatten_rows(packed, vocab_size):
+    """Packed rows as `TokenizedExamples` keeps them, without padding.
+
+    Args:
+        packed: dict of int tensors [rows, length], as `keras_bert.text.pack.pack` gives.
+        vocab_size: int. Ids of a small vocabulary are kept in two bytes.
+
+    Returns:
+        `(token_ids, row_lengths, first_segment_lengths)`, arrays [tokens of all rows], [rows], [rows].
+
+    Example:
+
+    >>> from keras_bert.text.pack import pack
+    >>> packed = pack(tf.ragged.constant([[7]]), None, cls_id=2, sep_id=3, pad_id=0, sequence_length=5)
+    >>> [array.tolist() for array in flatten_rows(packed, vocab_size=10)]
+    [[2, 7, 3], [3], [3]]
+    """
+    is_token = packed["padding_mask"].numpy() != 0
+    ids = packed["token_ids"].numpy()[is_token]
     return (
         ids.astype("uint16") if vocab_size <= 1 << 16 else ids,
         is_token.sum(axis=1),
         (is_token & (packed["segment_ids"].numpy() == 0)).sum(axis=1),
-        rows_of_example,
-        counts.numpy(),
     )

@@ -64,7 +64,7 @@ def split_questions(
     Example:
         >>> windows = split_questions(tf.ragged.constant([[7, 8]]), tf.ragged.constant([[1, 2, 3, 4]]), 8, 2, 2)
         >>> windows.is_max_context.to_list()
-        [[True, True, False], [True, True]]
+        [[True, True, True], [False, True]]
     """
     questions = questions[:, :max_query_length]
     room = sequence_length - ADDED_TO_TWO_SEGMENTS - tf.cast(questions.row_lengths(), tf.int32)

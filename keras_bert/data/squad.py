@@ -1,0 +1,189 @@
+"""SQuAD's files (arXiv 1606.05250, arXiv 1806.03822): questions, the contexts they are asked of, and the answers."""
+
+import bisect
+import functools
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_bert.data.bad_rows import BadRowError, BadRows, quotation
+from keras_bert.data.example_stream import ExampleStream
+from keras_bert.metrics.squad import VERSIONS
+from keras_bert.text.words import WORD_SEPARATORS
+
+_WORD = re.compile(f"[^{WORD_SEPARATORS}]+")
+
+
+class SquadQuestion(NamedTuple):
+    """A question of a SQuAD file.
+
+    Source: `SquadExample` in google-research/bert run_squad.py.
+
+    Args:
+        id: str, which no other question of the file has.
+        question: str.
+        context: str, the paragraph that the question is about.
+        answers: tuple of str, the right answers; empty where there is none, or none is known.
+        is_impossible: bool, whether the context does not answer the question.
+        first_word: int or None. The word of the context, from 0, in which the first of the answers begins; -1 where the
+            question is impossible. None unless the file was read to train on.
+        last_word: int or None. The word in which that answer ends.
+
+    Example:
+
+    >>> SquadQuestion("q1", "Where?", "In Paris.", ("Paris",), False, 1, 1).answers
+    ('Paris',)
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    is_impossible: bool
+    first_word: int | None
+    last_word: int | None
+
+
+def read_squad(path, version="1.1", to_train=False, bad_rows=None):
+    """The questions of a file.
+
+    Source: `read_squad_examples` in google-research/bert run_squad.py. Differs from BERT: of several answers, which the
+    original refuses to train on, the first one is taken.
+
+    Args:
+        path: str or Path. A JSON file in SQuAD's form.
+        version: str. "1.1", in which every question has an answer, or "2.0", in which some are impossible.
+        to_train: bool. Whether the words of the answers are looked for in the context.
+        bad_rows: a `BadRows`, told of questions that lack a part, have the id of another, or, where they are to be
+            trained on, an answer that is not in the context or, under version 1.1, none. None takes the first one for
+            an error.
+
+    Returns:
+        `ExampleStream` of `SquadQuestion`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the version is unknown, or, when it is read, the file is not in SQuAD's form or has no questions.
+        BadRowError: when a bad question is read, unless `bad_rows` skips it.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "dev.json"
+    >>> question = {"id": "q1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 3}]}
+    >>> _ = path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "In Paris.", "qas": [question]}]}]}))
+    >>> [(question.first_word, question.last_word) for question in read_squad(path, to_train=True)]
+    [(1, 1)]
+    """
+    path = Path(path)
+    if version not in VERSIONS:
+        raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    bad_rows = BadRows() if bad_rows is None else bad_rows
+    return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows), str(path))
+
+
+def _read(path, version, to_train, bad_rows):
+    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    seen = set()
+    row = 0
+    for where, paragraph in _paragraphs(path, _parse(path, text)):
+        words = None
+        for number, entry in enumerate(paragraph["qas"], start=1):
+            row += 1
+            try:
+                question = _question(entry, paragraph["context"], seen)
+                if to_train:
+                    words = words or [match.span() for match in _WORD.finditer(question.context)]
+                    first, last = _words_of_answer(entry, question, words, version)
+                    question = question._replace(first_word=first, last_word=last)
+            except ValueError as error:
+                line = _line_of(text, entry, seen)
+                bad_rows.report(path, line, f"question {number} of {where}: {error}", row)
+            else:
+                seen.add(question.id)
+                yield question
+    if not row:
+        raise ValueError(f"{path} has no questions")
+
+
+def _parse(path, text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadRowError(path, error.lineno, f"is not valid JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be a file of SQuAD") from None
+
+
+def _paragraphs(path, content):
+    """Pairs of a paragraph's place, in words, and the paragraph."""
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list):
+        raise ValueError(
+            f'{path} is not in SQuAD\'s form: {{"data": [{{"paragraphs": [...]}}]}}; got {quotation(content)}'
+        )
+    for number, article in enumerate(articles, start=1):
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        if not isinstance(paragraphs, list):
+            raise ValueError(f"{path}: article {number} has no list of paragraphs, but is {quotation(article)}")
+        for place, paragraph in enumerate(paragraphs, start=1):
+            where = f"paragraph {place} of article {number}"
+            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+                raise ValueError(f"{path}: {where} has no list of questions (qas), but is {quotation(paragraph)}")
+            if not isinstance(paragraph.get("context"), str):
+                raise ValueError(f"{path}: {where} has no context, but is {quotation(paragraph)}")
+            yield where, paragraph
+
+
+def _question(entry, context, seen):
+    if not isinstance(entry, dict):
+        raise ValueError(f"must be a JSON object, got {quotation(entry)}")
+    for name in ("id", "question"):
+        if not isinstance(entry.get(name), str):
+            raise ValueError(f"must have a text {name!r}, got {quotation(entry.get(name))}")
+    if entry["id"] in seen:
+        raise ValueError(f"the id {entry['id']!r} is that of an earlier question; predictions are told apart by it")
+    answers = entry.get("answers") or []
+    if not isinstance(answers, list) or not all(
+        isinstance(a, dict) and isinstance(a.get("text"), str) for a in answers
+    ):
+        raise ValueError(f"answers must be a list of objects with a text, got {quotation(answers)}")
+    is_impossible = entry.get("is_impossible") is True
+    texts = () if is_impossible else tuple(answer["text"] for answer in answers)
+    return SquadQuestion(entry["id"], entry["question"], context, texts, is_impossible, None, None)
+
+
+def _words_of_answer(entry, question, words, version):
+    """The first and last word of the answer to train on."""
+    if version == "2.0" and question.is_impossible:
+        return -1, -1
+    if not question.answers:
+        advice = "" if version == "2.0" else " under version 1.1; impossible ones are those of version 2.0"
+        raise ValueError(f"{question.id} has no answer, and every question to train on must have one{advice}")
+    answer, start = question.answers[0], entry["answers"][0].get("answer_start")
+    if isinstance(start, bool) or not isinstance(start, int):
+        raise ValueError(f"answer_start must be a number of characters, got {quotation(start)}")
+    first, last = (_word_at(words, place) for place in (start, start + len(answer) - 1))
+    between = " ".join(question.context[slice(*word)] for word in words[first : last + 1]) if first >= 0 else ""
+    # By words, as the original does: an answer with a no-break space, for example, is not found.
+    if " ".join(answer.split()) not in between or start + len(answer) > len(question.context):
+        raise ValueError(
+            f"the answer {quotation(answer)} is not in the context at {start}: there is {quotation(between)}"
+        )
+    return first, last
+
+
+def _word_at(words, place):
+    """The number of the word that holds the character at `place`, or of the one before; -1 if there is none."""
+    return bisect.bisect_right(words, place, key=lambda word: word[0]) - 1
+
+
+def _line_of(text, entry, seen):
+    """The line of a question's id; of one that is there twice, the second time."""
+    identifier = entry.get("id") if isinstance(entry, dict) else None
+    forms = "|".join(re.escape(json.dumps(identifier, ensure_ascii=ascii_only)) for ascii_only in (False, True))
+    places = [match.start() for match in re.finditer(rf'"id"\s*:\s*(?:{forms})', text)]
+    place = places[min(len(places) - 1, 1 if identifier in seen else 0)] if places else 0
+    return text.count("\n", 0, place) + 1
