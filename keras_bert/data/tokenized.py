@@ -92,6 +92,11 @@ class TokenizedExamples:
         return np.maximum.reduceat(self._row_lengths, np.cumsum(self._rows_of_example) - self._rows_of_example)
 
     @property
+    def token_ids(self):
+        """int array [tokens of all rows], one row after another."""
+        return self._token_ids.numpy()
+
+    @property
     def has_windows(self):
         """Whether an example may have several rows."""
         return self._rows_of_example is not None
