@@ -10,8 +10,15 @@ from keras_bert.checkpoints.layout import (
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
+    expected_span_shapes,
 )
-from keras_bert.checkpoints.piece import Piece, encoder_pieces, pretraining_pieces, without_absent_pooler
+from keras_bert.checkpoints.piece import (
+    Piece,
+    encoder_pieces,
+    pieces_of_head,
+    pretraining_pieces,
+    without_absent_pooler,
+)
 from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
 
 CONFIG_NAME = "bert_config.json"
@@ -21,6 +28,10 @@ _CLASSIFIER_DROPOUT = 0.1  # keep_prob=0.9 is written into run_classifier.py, cr
 _CLASSIFIER_PIECES = {
     "logits/kernel": Piece(("output_weights",), transposed=True),
     "logits/bias": Piece(("output_bias",)),
+}
+_SPAN_PIECES = {
+    "spans/kernel": Piece(("cls/squad/output_weights",), transposed=True),
+    "spans/bias": Piece(("cls/squad/output_bias",)),
 }
 # google-research/bert's "gelu" is the tanh form.
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
@@ -57,7 +68,8 @@ def find_google_bert_prefix(path: Path) -> Path | None:
 
 
 def read_google_bert(prefix: Path) -> Checkpoint:
-    """Reads a checkpoint that google-research/bert has written: pre-trained, or fine-tuned by its `run_classifier.py`.
+    """Reads a checkpoint that google-research/bert has written: pre-trained, or fine-tuned by its
+    `run_classifier.py` or `run_squad.py`.
 
     The file's "gelu" becomes "gelu_new", the tanh form that `modeling.py` computes. Optimizer slots are only counted.
 
@@ -91,7 +103,8 @@ def read_google_bert(prefix: Path) -> Checkpoint:
     else:
         pieces = without_absent_pooler(pieces, tensors.entries.keys())
     pieces |= pretraining_pieces(lambda name: name, tensors.entries.keys(), kernels_transposed=False)
-    shapes |= expected_pretraining_shapes(arguments)
+    pieces |= pieces_of_head(_SPAN_PIECES, tensors.entries.keys())
+    shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
     arrays = tensors.assemble(pieces, shapes)
     slots = {name for name in tensors.entries if name in _COUNTERS or name.rpartition("/")[0] in tensors.entries}
     used = {name for piece in pieces.values() for name in piece.names}

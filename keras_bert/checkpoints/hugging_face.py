@@ -14,8 +14,15 @@ from keras_bert.checkpoints.layout import (
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
+    expected_span_shapes,
 )
-from keras_bert.checkpoints.piece import Piece, encoder_pieces, pretraining_pieces, without_absent_pooler
+from keras_bert.checkpoints.piece import (
+    Piece,
+    encoder_pieces,
+    pieces_of_head,
+    pretraining_pieces,
+    without_absent_pooler,
+)
 from keras_bert.checkpoints.tensor_file import TensorEntry, TensorFile
 
 WEIGHTS_NAME = "model.safetensors"
@@ -26,6 +33,11 @@ CLASSIFIER_ARCHITECTURE = "BertForSequenceClassification"
 CLASSIFIER_PIECES = {
     "logits/kernel": Piece(("classifier.weight",), transposed=True),
     "logits/bias": Piece(("classifier.bias",)),
+}
+SPAN_ARCHITECTURE = "BertForQuestionAnswering"
+SPAN_PIECES = {
+    "spans/kernel": Piece(("qa_outputs.weight",), transposed=True),
+    "spans/bias": Piece(("qa_outputs.bias",)),
 }
 # Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
 ACTIVATIONS = {
@@ -63,9 +75,9 @@ def find_hugging_face_weights(path: Path) -> Path | None:
 def read_hugging_face(weights: Path) -> Checkpoint:
     """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
 
-    The classifier's head is read where `config.json` names the architecture `BertForSequenceClassification`, and those
-    of pre-training where there are tensors of them; the tensors of other heads are listed in `unused`. Models without
-    a pooler (for tokens, for question answering) are read without it.
+    The classifier's head is read where `config.json` names the architecture `BertForSequenceClassification`, those of
+    pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
+    without a pooler (for tokens, for question answering) are read without it.
 
     Args:
         weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
@@ -105,7 +117,8 @@ def read_hugging_face(weights: Path) -> Checkpoint:
         else:
             pieces = without_absent_pooler(pieces, tensors.entries.keys())
         pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
-        shapes |= expected_pretraining_shapes(arguments)
+        pieces |= pieces_of_head(SPAN_PIECES, tensors.entries.keys())
+        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
         arrays = tensors.assemble(pieces, shapes)
     used = {name for piece in pieces.values() for name in piece.names}
     return Checkpoint(

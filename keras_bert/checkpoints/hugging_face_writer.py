@@ -20,6 +20,8 @@ from keras_bert.checkpoints.hugging_face import (
     CLASSIFIER_ARCHITECTURE,
     CLASSIFIER_PIECES,
     CONFIG_NAME,
+    SPAN_ARCHITECTURE,
+    SPAN_PIECES,
     TOKENIZER_CONFIG_NAME,
     WEIGHTS_NAME,
     hugging_face_pieces,
@@ -30,6 +32,7 @@ from keras_bert.checkpoints.layout import (
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
+    expected_span_shapes,
 )
 
 _ENCODER_ARCHITECTURE = "BertModel"
@@ -68,7 +71,7 @@ def write_hugging_face(
         path: str or Path of the folder to write.
         encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`; others are not looked at.
         arrays: dict {our variable path: float array}: the encoder's, which may lack the pooler where no head needs it,
-            and those of a classifier's head or of the heads of pre-training.
+            and those of a classifier's head, of the one for spans, or of the heads of pre-training.
         classifier_arguments: dict as in a `Checkpoint`, all four of them, or None for an encoder alone. Where
             `label_names` is None, the folder calls the labels `LABEL_0`, `LABEL_1`, ..., as their library does.
         vocabulary: list of str, the wordpieces in the order of their ids, or None.
@@ -140,6 +143,9 @@ def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
         shapes |= {
             name: shape for name, shape in expected_pretraining_shapes(arguments).items() if name.startswith(head)
         }
+    if architecture == SPAN_ARCHITECTURE:
+        shapes |= expected_span_shapes(arguments["hidden_size"])
+        pieces |= SPAN_PIECES
     pieces |= hugging_face_pretraining_pieces(("cls.predictions.bias", "cls.seq_relationship.bias"))
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
     problems += [f"{name} is not a variable of such a model" for name in arrays if name not in shapes]
@@ -164,6 +170,8 @@ def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
 def _architecture(arrays, classifier_arguments):
     if classifier_arguments is not None:
         return CLASSIFIER_ARCHITECTURE
+    if any(name in arrays for name in SPAN_PIECES):
+        return SPAN_ARCHITECTURE
     heads = _heads_of_pretraining(arrays)
     return _PRETRAINING_ARCHITECTURES.get(tuple(head in heads for head in _PRETRAINING_HEADS), _ENCODER_ARCHITECTURE)
 

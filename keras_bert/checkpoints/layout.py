@@ -112,6 +112,23 @@ def expected_classifier_shapes(hidden_size: int, num_labels: int) -> dict[str, t
     return _dense("logits", hidden_size, num_labels)
 
 
+def expected_span_shapes(hidden_size: int) -> dict[str, tuple[int, ...]]:
+    """The path and shape of the two variables that find spans (google-research/bert `run_squad.py`).
+
+    Args:
+        hidden_size: int, width of a token's vector.
+
+    Returns:
+        A dict {path: shape}; the first logit of a token is that of a start, the second that of an end.
+
+    Example:
+
+    >>> expected_span_shapes(4)
+    {'spans/kernel': (4, 2), 'spans/bias': (2,)}
+    """
+    return _dense("spans", hidden_size, 2)
+
+
 def expected_pretraining_shapes(config: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """The path and shape of the variables of both heads of pre-training (google-research/bert `run_pretraining.py`).
 

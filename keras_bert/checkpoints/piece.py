@@ -150,8 +150,27 @@ def pretraining_pieces(
             "next_sentence/bias": Piece((name_in_file("cls/seq_relationship/output_bias"),)),
         },
     )
-    present = [head for head in heads if any(name in names for piece in head.values() for name in piece.names)]
-    return {path: piece for head in present for path, piece in head.items()}
+    return {path: piece for head in heads for path, piece in pieces_of_head(head, names).items()}
+
+
+def pieces_of_head(pieces: Mapping[str, Piece], names: Collection[str]) -> dict[str, Piece]:
+    """The variables of a head, or nothing where a file has nothing of it.
+
+    Source: none in BERT.
+
+    Args:
+        pieces: dict {our variable path: Piece} of one head.
+        names: collection of str, the names that the file holds.
+
+    Returns:
+        A dict {our variable path: Piece}; all of the head's, so that a part that is missing is noticed.
+
+    Example:
+
+    >>> pieces_of_head({"spans/bias": Piece(("qa_outputs.bias",))}, {"classifier.bias"})
+    {}
+    """
+    return dict(pieces) if any(name in names for piece in pieces.values() for name in piece.names) else {}
 
 
 def without_absent_pooler(pieces: Mapping[str, Piece], names: Collection[str]) -> dict[str, Piece]:

@@ -115,6 +115,16 @@ def test_the_head_of_run_classifier(tf1_tiny):
     assert checkpoint.tensor_names["logits/kernel"] == ("output_weights",)
 
 
+def test_the_head_of_run_squad(tf1_tiny):
+    weights = np.arange(8, dtype=np.float32).reshape(2, 4)
+    head = {"cls/squad/output_weights": weights, "cls/squad/output_bias": np.arange(2, dtype=np.float32)}
+    rewrite(tf1_tiny, lambda tensors: tensors.update(head))
+    checkpoint = read_checkpoint(tf1_tiny)
+    np.testing.assert_array_equal(checkpoint.arrays["spans/kernel"], weights.T)
+    np.testing.assert_array_equal(checkpoint.arrays["spans/bias"], [0, 1])
+    assert not any("squad" in name for name in checkpoint.unused)
+
+
 def test_half_a_head_is_refused(tf1_tiny):
     rewrite(tf1_tiny, lambda tensors: tensors.update(output_bias=np.zeros(3, np.float32)))
     with pytest.raises(ValueError, match=r"'output_weights' .*expected shape \[3, 4\], found none of that name"):

@@ -23,7 +23,7 @@ def test_a_new_head_stays_random_and_the_old_one_is_not_used(hugging_face_folder
 
 
 def test_the_text_names_everything(hugging_face_folder):
-    hugging_face_folder.tensors["qa_outputs.bias"] = hugging_face_folder.tensors["bert.pooler.dense.bias"]
+    hugging_face_folder.tensors["other.bias"] = hugging_face_folder.tensors["bert.pooler.dense.bias"]
     checkpoint = read_checkpoint(hugging_face_folder.write())
     lines = str(report_assignment(checkpoint, {**ENCODER, "logits/bias": (3,)})).split("\n")
     assert lines[0] == (
@@ -34,7 +34,7 @@ def test_the_text_names_everything(hugging_face_folder):
     layer = "bert.encoder.layer.0.attention.self"
     assert f"  read    encoder/{block} <- {layer}.query.bias, {layer}.key.bias, {layer}.value.bias" in lines
     assert "  random  logits/bias" in lines
-    assert "  unused  qa_outputs.bias" in lines
+    assert "  unused  other.bias" in lines
 
 
 def test_optimizer_slots_are_one_number(shared):

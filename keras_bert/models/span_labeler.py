@@ -1,0 +1,235 @@
+"""BERT that marks the span of a context that answers a question."""
+
+import keras
+from absl import logging
+from keras import ops
+
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder, require_ids
+from keras_bert.models.text_model import check_preprocessor
+from keras_bert.models.weights import assign_arrays, relative_variables
+
+_SPANS = "spans"
+# What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
+_NEVER = -1e9
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertSpanLabeler(keras.Model):
+    """BERT with a layer that says of every token how well an answer begins, and ends, with it (paper, section 4.2;
+    google-research/bert, run_squad.py).
+
+    Differs from BERT: padding takes no part in the softmax, so that a window's loss does not hang on the length that it
+    is padded to.
+
+    Args:
+        encoder: a `BertEncoder`; its pooler, if there is one, is not used.
+        preprocessor: a `BertQuestionPreprocessor`, or None for a model that takes ids only.
+        seed: int or None. Seed of the new layer.
+        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+
+    Inputs: the encoder's dict of ids [windows, length].
+
+    Outputs: a dict of float32 [windows, length]: `start_logits` and `end_logits`, -1e9 for padding.
+
+    Raises:
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> outputs = BertSpanLabeler(encoder, seed=0)({"token_ids": np.array([[2, 4, 3, 5, 3]])})
+    >>> {name: tuple(logits.shape) for name, logits in outputs.items()}
+    {'start_logits': (1, 5), 'end_logits': (1, 5)}
+    """
+
+    def __init__(self, encoder, preprocessor=None, seed=None, name=None, dtype=None, trainable=True):
+        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
+        if preprocessor is not None:
+            check_preprocessor(preprocessor, encoder)
+        self.encoder = encoder
+        self.preprocessor = preprocessor
+        self.seed = seed
+        # In float32, like the loss, and as the order of the answers hangs on small differences.
+        self.spans = Dense(
+            2,
+            initializer_range=encoder.initializer_range,
+            seed=derive_seed(seed, _SPANS),
+            dtype="float32",
+            name=_SPANS,
+        )
+        self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
+
+    def build(self, input_shape=None):
+        """Creates the layer's variables; the encoder has its own already."""
+        if self.built:
+            return
+        self.spans.build((None, self.encoder.hidden_size))
+        self.built = True
+
+    def __call__(self, inputs, *args, **kwargs):
+        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=False):
+        """Logits of the starts and ends of a batch; see the class."""
+        logits = self.spans(self.encoder(inputs, training=training)["sequence_output"])  # [windows, length, 2]
+        mask = inputs.get("padding_mask")
+        if mask is not None:
+            logits = ops.where(ops.cast(mask, "bool")[:, :, None], logits, _NEVER)
+        return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The loss of a batch.
+
+        Args:
+            labels: int [windows, 2], the first and last place of the answer in the row; 0 and 0 for none.
+            outputs: dict of logits, as `call` gives.
+            sample_weight: float [windows] or None.
+
+        Returns:
+            `{"loss": (sum, weight)}`: the mean of the cross-entropies of start and end, times the weights, and the sum
+            of the weights.
+        """
+        starts = ops.sparse_categorical_crossentropy(labels[:, 0], outputs["start_logits"], from_logits=True)
+        ends = ops.sparse_categorical_crossentropy(labels[:, 1], outputs["end_logits"], from_logits=True)
+        weights = self._weights(labels, sample_weight)
+        return {"loss": (ops.sum((starts + ends) / 2 * weights), ops.sum(weights))}
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            `{"loss": weight}`, the sum of the weights.
+        """
+        return {"loss": ops.sum(self._weights(labels, sample_weight))}
+
+    def _weights(self, labels, sample_weight):
+        if sample_weight is None:
+            return ops.ones_like(labels[:, 0], dtype="float32")
+        return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss that Keras differentiates: made from `loss_terms`."""
+        from keras_bert.training.loss import share_of_evaluation, total_loss
+
+        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
+        return loss if training else share_of_evaluation(loss, ops.shape(y)[0])
+
+    def variables_by_path(self):
+        """The weights by their path: the encoder's under `encoder/`, the layer's under `spans/`."""
+        own = relative_variables(self)
+        head = {path: own[path] for path in own if path.startswith(f"{_SPANS}/")}
+        return {**self.encoder.variables_by_path("encoder/"), **head}
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+            "seed": self.seed,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """A span labeler from `get_config`; the weights start anew."""
+        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
+        if config["preprocessor"] is not None:
+            from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+
+            config["preprocessor"] = BertQuestionPreprocessor.from_config(config["preprocessor"])
+        return cls(**config)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path,
+        sequence_length=384,  # google-research/bert, run_squad.py: max_seq_length, doc_stride, max_query_length
+        stride=128,
+        max_query_length=64,
+        lower_case=None,
+        vocabulary=None,
+        seed=None,
+        name=None,
+        **encoder_arguments,
+    ):
+        """A span labeler on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+
+        Args:
+            path: str or Path, as for `BertEncoder.from_checkpoint`.
+            sequence_length, stride, max_query_length: as for `BertQuestionPreprocessor`.
+            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
+            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
+            seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
+                `dtype`.
+
+        Returns:
+            A BertSpanLabeler. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
+            not used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
+                `lower_case` contradicts the checkpoint.
+        """
+        from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.models.pretrained import tokenizer_of
+        from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+
+        checkpoint = read_checkpoint(path)
+        # Without a pooler, which spans do not need: it would be weights that are stored and never trained.
+        arguments = {"seed": seed, "with_pooler": False, **checkpoint.encoder_arguments, **encoder_arguments}
+        tokenizer = tokenizer_of(checkpoint, vocabulary, lower_case)
+        preprocessor = BertQuestionPreprocessor(tokenizer, sequence_length, stride, max_query_length)
+        labeler = cls(BertEncoder(**arguments), preprocessor, seed, name)
+        labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
+        logging.info("%s", labeler.checkpoint_report)
+        return labeler
+
+    @classmethod
+    def from_preset(cls, name, **kwargs):
+        """A span labeler by the name of a preset; `from_checkpoint` of the folder that the name stands for.
+
+        Args:
+            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
+
+        Returns:
+            A BertSpanLabeler.
+
+        Raises:
+            ValueError: if there is no such preset.
+            FileNotFoundError: if its files are not installed; the message says how to get them.
+        """
+        from keras_bert.checkpoints.presets import resolve_preset
+
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
+
+    def save_checkpoint(self, path, dtype="float32"):
+        """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
+
+        Args:
+            path: str or Path of the folder to write.
+            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`.
+            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
+        """
+        from keras_bert.models.pretrained import write_checkpoint
+
+        tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)

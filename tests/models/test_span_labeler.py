@@ -1,0 +1,111 @@
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from tests.toys import toy_encoder
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+NAMES = ("start_logits", "end_logits")
+
+
+@pytest.fixture(params=["gelu", "gelu_new"])
+def golden(shared, request):
+    return shared / "golden" / "hf_tiny" / request.param / "question_answering"
+
+
+@pytest.fixture
+def folder(golden, tmp_path):
+    """A Hugging Face folder with a layer for spans and a vocabulary of 200 words."""
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(golden / name, tmp_path / name)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return tmp_path
+
+
+def load(folder):
+    return BertSpanLabeler.from_checkpoint(folder, sequence_length=32, stride=8, max_query_length=8)
+
+
+def test_logits_equal_hugging_face(shared, golden, folder):
+    inputs = np.load(shared / "golden" / "hf_tiny" / "inputs.npz")
+    labeler = load(folder)
+    mask = inputs["attention_mask"]
+    ids = {"token_ids": inputs["input_ids"], "segment_ids": inputs["token_type_ids"], "padding_mask": mask}
+    outputs, expected = labeler(ids), np.load(golden / "outputs.npz")
+    for name in NAMES:
+        logits = keras.ops.convert_to_numpy(outputs[name])
+        np.testing.assert_allclose(logits[mask == 1], expected[name][mask == 1], atol=1e-5)
+        assert np.all(logits[mask == 0] < -1e8)
+    assert not labeler.checkpoint_report.random
+    assert not labeler.checkpoint_report.unused
+
+
+def test_a_checkpoint_comes_back(folder, tmp_path):
+    labeler = load(folder)
+    again = load(labeler.save_checkpoint(tmp_path / "again"))
+    variables = again.variables_by_path()
+    for path, variable in labeler.variables_by_path().items():
+        np.testing.assert_array_equal(variable, variables[path])
+    assert not again.checkpoint_report.random
+
+
+def test_the_loss_is_that_of_numpy():
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(2, 3, 5)).astype("float32")
+    labels, weights = np.array([[0, 4], [2, 2], [0, 0]], "int32"), np.array([1.0, 2.0, 0.0], "float32")
+    labeler = BertSpanLabeler(toy_encoder())
+    total, weight = labeler.loss_terms(labels, dict(zip(NAMES, logits, strict=True)), weights)["loss"]
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    losses = [-(log_probabilities[0, i, a] + log_probabilities[1, i, b]) / 2 for i, (a, b) in enumerate(labels)]
+    np.testing.assert_allclose(total, np.dot(losses, weights), rtol=1e-6)
+    assert weight == 3
+    assert labeler.loss_weights(labels, weights)["loss"] == 3
+
+
+def test_padding_does_not_change_the_loss():
+    labeler = BertSpanLabeler(toy_encoder(), seed=1)
+    short = {"token_ids": np.array([[2, 4, 3, 5, 3]]), "padding_mask": np.ones([1, 5], "int32")}
+    long = {name: np.pad(values, [[0, 0], [0, 3]]) for name, values in short.items()}
+    labels = np.array([[3, 3]])
+    losses = [float(labeler.loss_terms(labels, labeler(ids))["loss"][0]) for ids in (short, long)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_keras_fits_it():
+    labeler = BertSpanLabeler(toy_encoder(with_pooler=False), seed=1)
+    ids = np.random.default_rng(0).integers(4, 6, [64, 8])
+    ids[:, 0] = 2
+    labels = np.stack([(ids == 5).argmax(axis=1)] * 2, axis=1)  # the first 5, or [CLS] where there is none
+    labeler.compile(keras.optimizers.Adam(1e-2))
+    history = labeler.fit({"token_ids": ids}, labels, epochs=12, verbose=0, batch_size=16)
+    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
+    assert labeler.evaluate({"token_ids": ids}, labels, verbose=0) < history.history["loss"][0]
+
+
+def test_a_saved_model_comes_back(tmp_path, folder):
+    labeler = load(folder)
+    labeler.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    ids = {"token_ids": np.array([[2, 7, 3, 8, 9, 3]])}
+    np.testing.assert_array_equal(labeler(ids)["end_logits"], again(ids)["end_logits"])
+    assert again.preprocessor.get_config() == labeler.preprocessor.get_config()
+
+
+def test_a_preprocessor_must_fit(folder):
+    preprocessor = load(folder).preprocessor
+    with pytest.raises(ValueError, match="the same checkpoint"):
+        BertSpanLabeler(toy_encoder(), preprocessor)
+    longer = BertQuestionPreprocessor(preprocessor.tokenizer, sequence_length=65, max_query_length=8)
+    with pytest.raises(ValueError, match="positions"):
+        BertSpanLabeler(load(folder).encoder, longer)
+
+
+def test_texts_are_refused():
+    with pytest.raises(ValueError, match="called on ids"):
+        BertSpanLabeler(toy_encoder())({"question": ["a"], "context": ["b"]})
