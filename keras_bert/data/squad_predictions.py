@@ -170,9 +170,8 @@ def write_squad_predictions(folder, predictions, overwrite=False):
 
 def _spans(tokenized, start_logits, end_logits, n_best, max_answer_length):
     """`AnswerSpans` as arrays."""
-    lengths = tokenized.windows.lengths - tokenized.context_starts - 1  # of the contexts: [SEP] is behind them
     places = np.arange(np.shape(start_logits)[1]) - tokenized.context_starts[:, None]
-    is_context = (places >= 0) & (places < lengths[:, None])
+    is_context = (places >= 0) & (places < tokenized.context_lengths[:, None])
     may_start = np.zeros_like(is_context)
     may_start[is_context] = tokenized.is_max_context
     spans = find_answer_spans(
@@ -222,8 +221,7 @@ class _AnswerTexts:
         self._tokenized = tokenized
         self._tokenizer = tokenizer
         self._ids = tokenized.windows.token_ids
-        lengths = tokenized.windows.lengths
-        context_lengths = lengths - tokenized.context_starts - 1
+        lengths, context_lengths = tokenized.windows.lengths, tokenized.context_lengths
         self._first_ids = np.cumsum(lengths) - lengths
         self._first_words = np.cumsum(context_lengths) - context_lengths - tokenized.context_starts
         self._words_of_context = {}

@@ -46,6 +46,11 @@ class TokenizedQuestions(NamedTuple):
     words: np.ndarray
     is_max_context: np.ndarray
 
+    @property
+    def context_lengths(self):
+        """int array [windows]: the tokens of each window's context; [SEP] is behind them, unless there are none."""
+        return np.maximum(self.windows.lengths - self.context_starts - 1, 0)
+
 
 def tokenize_questions(questions, tokenizer, sequence_length, stride, max_query_length, to_train=False):
     """Tokenizes questions and their contexts, and cuts them into windows.

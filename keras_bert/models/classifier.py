@@ -325,7 +325,7 @@ class BertClassifier(TextModel):
                 "vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n",
                 "labels.txt": "\n".join(self.labels) + "\n",
             },
-            warmup_requests=warmup_requests(served, text_names(pairs)),
+            warmup_requests=warmup_requests(text_names(pairs), self.preprocessor),
         )
 
     def save_checkpoint(self, path, dtype="float32"):

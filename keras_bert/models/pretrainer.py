@@ -273,7 +273,7 @@ class BertPretrainer(keras.Model):
             serving_signatures(served, top),
             [weight.value for weight in served.weights],
             assets={"vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n"},
-            warmup_requests=warmup_requests(served, TEXT_COLUMNS, WARMUP_TEXTS),
+            warmup_requests=warmup_requests(TEXT_COLUMNS, self.preprocessor, WARMUP_TEXTS),
         )
 
     def _check_serving(self, top):

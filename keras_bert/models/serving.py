@@ -4,17 +4,19 @@ import tensorflow as tf
 from keras import ops
 
 EXPORT_DTYPES = ("float32", "bfloat16")
+_ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
 _WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
 
 
-def text_signatures(model, text_names, answer):
+def text_signatures(model, text_names, answer, answer_texts=None):
     """The functions that an exported model offers, with the inputs of each.
 
     Args:
         model: a model with an encoder and a preprocessor.
         text_names: tuple of str, the names of its text inputs.
         answer: function of a dict of ids that gives a dict of named outputs.
+        answer_texts: function of a dict of texts that does; None is `answer` of the preprocessor's ids.
 
     Returns:
         dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
@@ -31,7 +33,7 @@ def text_signatures(model, text_names, answer):
         return answer(ids)
 
     def from_texts(texts):
-        return answer(model.preprocessor(texts))
+        return answer(model.preprocessor(texts)) if answer_texts is None else answer_texts(texts)
 
     def from_examples(inputs):
         return from_texts(tf.io.parse_example(inputs["examples"], features))
@@ -39,30 +41,30 @@ def text_signatures(model, text_names, answer):
     ids_spec = tf.TensorSpec([None, None], tf.int32)
     return {
         "serving_default": (from_texts, {name: tf.TensorSpec([None], tf.string) for name in text_names}),
-        "tokens": (from_ids, {name: ids_spec for name in ("token_ids", "segment_ids", "padding_mask")}),
+        "tokens": (from_ids, dict.fromkeys(_ID_NAMES, ids_spec)),
         "examples": (from_examples, {"examples": tf.TensorSpec([None], tf.string)}),
     }
 
 
-def warmup_requests(model, text_names, texts=_WARMUP_TEXTS):
+def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
     """Requests that run every signature once for one text and once for several.
 
     Args:
-        model: a model with a preprocessor.
-        text_names: tuple of str, the names of its text inputs.
-        texts: tuple of str.
+        text_names: tuple of str, the names of the text inputs.
+        ids_of_texts: function of a dict of lists of texts that gives a dict of ids, of which `token_ids`,
+            `segment_ids` and `padding_mask` are taken.
+        texts: tuple of str, each of which stands for all inputs, or of dicts of name to str.
 
     Returns:
         list of `(signature name, {input name: array})`.
     """
     requests = []
     for some in (texts[:1], texts):
-        inputs = {name: list(some) for name in text_names}
-        ids = {name: values.numpy() for name, values in model.preprocessor(inputs).items()}
-        ids.pop("window_text_ids", None)
+        inputs = {name: [text if isinstance(text, str) else text[name] for text in some] for name in text_names}
+        ids = ids_of_texts(inputs)
         requests += [
             ("serving_default", inputs),
-            ("tokens", ids),
+            ("tokens", {name: ids[name].numpy() for name in _ID_NAMES}),
             ("examples", {"examples": [_example(inputs, row) for row in range(len(some))]}),
         ]
     return requests

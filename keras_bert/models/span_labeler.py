@@ -123,6 +123,119 @@ class BertSpanLabeler(keras.Model):
         loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
         return loss if training else share_of_evaluation(loss, ops.shape(y)[0])
 
+    def answer(self, questions, contexts, n_best=1, max_answer_length=30, null_threshold=None):
+        """Answers questions from their contexts.
+
+        Args:
+            questions: list of str.
+            contexts: list of str, one for each question; what is longer than the model is read in windows.
+            n_best: int. How many answers each question gets.
+            max_answer_length: int, most tokens of an answer.
+            null_threshold: float, or None where every question has an answer. Otherwise the null answer, "", whose
+                place is 0, 0, stands before all others where its score is better than theirs by more than this.
+
+        Returns:
+            list, for each question a list of at most `n_best` dicts, the best first: `text`, `score` (the sum of both
+            logits), `start` and `end` (characters of the context). An empty list where the context has no words.
+
+        Raises:
+            ValueError: if there is no preprocessor, or unequal numbers of questions and contexts.
+
+        Example:
+
+        >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
+        >>> encoder = BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
+        >>> [len(answers) for answers in labeler.answer(["Where?", "In?"], ["In Paris", ""], n_best=2)]
+        [2, 0]
+        """
+        import tensorflow as tf
+
+        from keras_bert.models.span_labeler_serving import answer_in_graph
+        from keras_bert.text.answer_spans import N_BEST
+
+        self._require_preprocessor()
+        questions, contexts = list(questions), list(contexts)
+        if len(questions) != len(contexts):
+            raise ValueError(
+                f"there must be one context for each question; got {len(questions)} questions and {len(contexts)} "
+                "contexts. Repeat a context that has several questions."
+            )
+        found = answer_in_graph(
+            self,
+            tf.constant(questions, tf.string),
+            tf.constant(contexts, tf.string),
+            max(n_best, N_BEST),
+            max_answer_length,
+            null_threshold,
+        )
+        found = {name: values.numpy().tolist() for name, values in found.items()}
+        names = ("answers", "scores", "start_characters", "end_characters")
+        columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
+        answered = []
+        for row, of_question in enumerate(columns):
+            null = []
+            if null_threshold is not None and found["null_score"][row] - found["score"][row] > null_threshold:
+                null = [{"text": "", "score": found["null_score"][row], "start": 0, "end": 0}]
+            answers = [
+                {"text": text.decode(), "score": score, "start": start, "end": end}
+                for text, score, start, end in zip(*of_question, strict=True)
+                if end > start
+            ]
+            answered.append((null + answers)[:n_best])
+        return answered
+
+    def export(self, path, dtype=None, n_best=20, max_answer_length=30, null_threshold=None):
+        """Writes a SavedModel that takes questions and contexts, for TensorFlow Serving or `tf.saved_model.load`.
+
+        Signatures: `serving_default` takes `question` and `context`, strings [batch]; `examples` takes serialized
+        tf.Examples [batch] with features of the same names. Both answer `answer` string [batch], `score` and
+        `null_score` float32 [batch], `start_byte`, `end_byte`, `start_character`, `end_character` int32 [batch], and
+        the best answers [batch, n_best]: `n_best_answers`, `n_best_scores`, `n_best_start_bytes` and so on. `tokens`
+        takes `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and answers `start_logits` and
+        `end_logits`.
+        Contexts that are longer than the model are read in windows.
+
+        Args:
+            path: str or Path. The folder to write, for example "models/answers/1".
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+            n_best: int. How many starts and ends of a window are looked at, and how many answers are given.
+            max_answer_length: int, most tokens of an answer.
+            null_threshold: float, or None where every question has an answer. The answer is "", its place 0, where the
+                null score is greater than the score by more than this.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`; a version is never overwritten.
+            ValueError: if there is no preprocessor, or on an unknown dtype.
+        """
+        from keras_bert.export.saved_model import check_export_path, write_saved_model
+        from keras_bert.models.serving import warmup_requests, with_dtype
+        from keras_bert.models.span_labeler_serving import TEXT_NAMES, WARMUP_TEXTS, serving_signatures
+
+        check_export_path(path)
+        self._require_preprocessor()
+        served = with_dtype(self, dtype)
+        return write_saved_model(
+            path,
+            serving_signatures(served, n_best, max_answer_length, null_threshold),
+            [weight.value for weight in served.weights],
+            assets={"vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n"},
+            warmup_requests=warmup_requests(
+                TEXT_NAMES, lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs, WARMUP_TEXTS
+            ),
+        )
+
+    def _require_preprocessor(self):
+        if self.preprocessor is None:
+            raise ValueError(
+                "a span labeler that reads texts needs a preprocessor, and this one was made without; give "
+                "preprocessor=BertQuestionPreprocessor(tokenizer), or read a checkpoint with a vocabulary"
+            )
+
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, the layer's under `spans/`."""
         own = relative_variables(self)

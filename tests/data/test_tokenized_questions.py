@@ -52,6 +52,16 @@ def test_an_answer_without_tokens_keeps_its_words(uncased):
     assert tokenized.windows.labels.tolist() == [[5, 4]]
 
 
+def test_a_question_without_a_context_is_a_window_without_one(uncased):
+    questions = [
+        SquadQuestion(str(i), "Where?", text, (), False, None, None) for i, text in enumerate(["", "a b", " "])
+    ]
+    tokenized = tokenize_questions(questions, uncased, 32, 8, 8)
+    assert tokenized.rows.tolist() == [0, 1, 2]
+    assert tokenized.context_lengths.tolist() == [0, 2, 0]
+    assert tokenized.words.tolist() == [0, 1]
+
+
 def test_there_must_be_questions(uncased):
     with pytest.raises(ValueError, match="no questions"):
         tokenize_questions([], uncased, 32, 8, 8)

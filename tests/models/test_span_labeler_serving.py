@@ -1,0 +1,138 @@
+"""An exported span labeler answers as the model does, and as the files of predictions say."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.squad import SquadQuestion
+from keras_bert.data.squad_predictions import answer_questions
+from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.export.ops import unserved_operations
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from keras_bert.text.tokenizer import BertTokenizer
+from tests.toys import VOCABULARY, toy_encoder
+
+QUESTIONS = ["the film ?", "good , was", "a", "dull dull dull dull dull dull dull", "", "plot"]
+CONTEXTS = ["A good film was lovely.", "the plot, and the film\nwas dull " * 6, "", " \t ", "goodly plot", "bad . fine"]
+HOSTILE = [b"", b" ", b"\xff\xfegood\xc3", b"\x00bad\x00 film", b"\x00", b"the good film " * 500, b"[SEP] good"]
+
+
+@pytest.fixture(scope="module")
+def labeler():
+    preprocessor = BertQuestionPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), 16, 4, 6)
+    return BertSpanLabeler(toy_encoder(with_pooler=False), preprocessor, seed=1)
+
+
+@pytest.fixture(scope="module")
+def exported(labeler, tmp_path_factory):
+    return labeler.export(tmp_path_factory.mktemp("answers") / "1", n_best=20, max_answer_length=5)
+
+
+def serve(path, questions, contexts):
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    return signature(question=tf.constant(questions, tf.string), context=tf.constant(contexts, tf.string))
+
+
+def test_answers_are_those_of_the_files_of_predictions(labeler, exported):
+    served = serve(exported, QUESTIONS, CONTEXTS)
+    questions = [
+        SquadQuestion(str(i), question, context, (), False, None, None)
+        for i, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True))
+    ]
+    preprocessor = labeler.preprocessor
+    tokenized = tokenize_questions(questions, preprocessor.tokenizer, 16, 4, 6)
+    batch = tokenized.windows.batch(np.arange(len(tokenized.windows)))
+    logits = (values.numpy() for values in labeler(batch).values())
+    predictions = answer_questions(tokenized, *logits, preprocessor.tokenizer, max_answer_length=5)
+    for row, answers in enumerate(predictions.n_best.values()):
+        # The original puts one space between words, whatever the context has. Two spans may have one sum.
+        found = [" ".join(text.decode().split()) for text in served["n_best_answers"][row].numpy() if text]
+        assert sorted(found) == sorted(answer.text for answer in answers if answer.text != "empty")
+        sums = [answer.start_logit + answer.end_logit for answer in answers][: len(found)]
+        np.testing.assert_allclose(served["n_best_scores"][row, : len(found)], sums, atol=1e-5)
+        assert " ".join(served["answer"][row].numpy().decode().split()) == (found[0] if found else "")
+
+
+def test_places_are_those_of_the_answer(exported):
+    served = serve(exported, QUESTIONS, CONTEXTS)
+    for row, context in enumerate(CONTEXTS):
+        start, end = int(served["start_character"][row]), int(served["end_character"][row])
+        assert context[start:end] == served["answer"][row].numpy().decode()
+        assert context.encode()[int(served["start_byte"][row]) : int(served["end_byte"][row])] == served["answer"][row]
+
+
+def test_the_model_answers_the_same(labeler, exported):
+    served = serve(exported, QUESTIONS, CONTEXTS)
+    answers = labeler.answer(QUESTIONS, CONTEXTS, n_best=3, max_answer_length=5)
+    assert [len(of_question) for of_question in answers] == [3, 3, 0, 0, 3, 3]
+    for row, of_question in enumerate(answers):
+        for number, answer in enumerate(of_question):
+            assert answer["text"] == CONTEXTS[row][answer["start"] : answer["end"]]
+            assert answer["text"] == served["n_best_answers"][row, number].numpy().decode()
+
+
+def test_the_threshold_makes_a_question_impossible(labeler, tmp_path):
+    question, context = QUESTIONS[:1], CONTEXTS[:1]
+    (best,) = labeler.answer(question, context)[0]
+    signature = serve(labeler.export(tmp_path / "1", null_threshold=0.0), question, context)
+    odds = float(signature["null_score"][0]) - best["score"]
+    for threshold, text in ((odds + 0.01, best["text"]), (odds - 0.01, "")):
+        served = serve(labeler.export(tmp_path / f"2{text == ''}", null_threshold=threshold), question, context)
+        assert served["answer"][0].numpy().decode() == text
+        assert int(served["end_byte"][0]) == (best["end"] if text else 0)
+        assert float(served["score"][0]) == pytest.approx(best["score"])
+        assert labeler.answer(question, context, null_threshold=threshold)[0][0]["text"] == text
+
+
+def test_examples_and_ids_are_answered(labeler, exported):
+    signatures = tf.saved_model.load(str(exported)).signatures
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+        for name, text in (("question", QUESTIONS[0]), ("context", CONTEXTS[0]))
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    of_example = signatures["examples"](examples=tf.constant([example]))
+    assert of_example["answer"][0] == serve(exported, QUESTIONS[:1], CONTEXTS[:1])["answer"][0]
+    ids = labeler.preprocessor(QUESTIONS[:1], CONTEXTS[:1]).inputs
+    for name, logits in signatures["tokens"](**ids).items():
+        np.testing.assert_allclose(logits, labeler(ids)[name], atol=1e-5)
+
+
+def test_hostile_and_empty_batches_are_answered(exported):
+    served = serve(exported, HOSTILE, HOSTILE[::-1])
+    assert served["answer"].shape == [len(HOSTILE)]
+    assert serve(exported, [], [])["n_best_answers"].shape == [0, 20]
+
+
+def test_it_can_be_served(exported):
+    assert unserved_operations(exported) == []
+
+
+@pytest.mark.slow
+def test_a_process_without_this_package_answers(exported, tmp_path):
+    moved = exported.rename(tmp_path / "7")
+    program = (
+        "import sys, tensorflow as tf, tensorflow_text\n"
+        f"signature = tf.saved_model.load({str(moved)!r}).signatures['serving_default']\n"
+        "found = signature(question=tf.constant(['a film']), context=tf.constant(['the good film']))\n"
+        "assert not any(name.startswith('keras_bert') for name in sys.modules)\n"
+        "print(found['answer'][0].numpy().decode())\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    moved.rename(exported)
+    assert answer.stdout.strip() in "the good film"
+    assert answer.stdout.strip()
+
+
+def test_what_cannot_be_answered_is_refused(labeler, tmp_path):
+    bare = BertSpanLabeler(toy_encoder(), seed=1)
+    with pytest.raises(ValueError, match="needs a preprocessor"):
+        bare.answer(["a"], ["b"])
+    with pytest.raises(ValueError, match="needs a preprocessor"):
+        bare.export(tmp_path / "1")
+    with pytest.raises(ValueError, match="one context for each question"):
+        labeler.answer(["a", "b"], ["c"])
