@@ -15,6 +15,9 @@ from absl import app, flags, logging
 
 from tools.support_messages import read_support_messages
 
+# By preset, the passes over the messages and the peak learning rate. A BERT that has read little has more to learn.
+RECIPES = {"all_minilm_l6_v2": (6, 2e-4), "bert_tiny_novels": (25, 5e-4)}
+
 MESSAGES = (
     "my parcel was due on tuesday and nothing has come yet",
     "I forgot my password and the reset mail never comes.",
@@ -47,6 +50,12 @@ def train_classifier(train, preset, epochs, batch_size, learning_rate, seed):
     return classifier
 
 
+def recipe(preset, epochs=None, learning_rate=None):
+    """Epochs and learning rate: those given, or else what suits the preset."""
+    suited = RECIPES[preset]
+    return tuple(own if own is not None else its for own, its in zip((epochs, learning_rate), suited, strict=True))
+
+
 def next_version(folder):
     """The first number that no version in `folder` has."""
     versions = [int(path.name) for path in folder.glob("*") if path.name.isdigit()]
@@ -56,10 +65,10 @@ def next_version(folder):
 def define_flags():
     """Defines the flags; not on import, so that one process can import several programs."""
     flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what the run writes; a new version on every run.")
-    flags.DEFINE_string("preset", "all_minilm_l6_v2", "Pre-trained weights to begin with.")
-    flags.DEFINE_integer("epochs", 6, "Passes over the training messages.", lower_bound=1)
+    flags.DEFINE_enum("preset", "all_minilm_l6_v2", list(RECIPES), "Pre-trained weights to begin with.")
+    flags.DEFINE_integer("epochs", None, "Passes over the training messages; by default what suits the preset.", 1)
     flags.DEFINE_integer("batch_size", 16, "Messages in a batch.", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 2e-4, "Peak learning rate.", lower_bound=0.0)
+    flags.DEFINE_float("learning_rate", None, "Peak learning rate; by default what suits the preset.", 0.0)
     flags.DEFINE_integer("seed", 1, "Seed of the new layer, of dropout, and of the order of the messages.")
 
 
@@ -72,13 +81,9 @@ def main(argv):
     print(f"{len(train.texts)} messages to train on, {len(dev.texts)} to test on, {len(set(train.labels))} intents")
 
     started = time.monotonic()
+    epochs, learning_rate = recipe(flags.FLAGS.preset, flags.FLAGS.epochs, flags.FLAGS.learning_rate)
     classifier = train_classifier(
-        train,
-        flags.FLAGS.preset,
-        flags.FLAGS.epochs,
-        flags.FLAGS.batch_size,
-        flags.FLAGS.learning_rate,
-        flags.FLAGS.seed,
+        train, flags.FLAGS.preset, epochs, flags.FLAGS.batch_size, learning_rate, flags.FLAGS.seed
     )
     accuracy = classifier.evaluate(dev.texts, dev.labels, verbose=0, return_dict=True)["accuracy"]
     print(f"\naccuracy on the test messages: {accuracy:.3f}, after {time.monotonic() - started:.0f} s of training")

@@ -54,4 +54,4 @@ def test_it_finds_the_words_that_are_missing(pretrainer):
 def test_words_are_far_likelier_than_by_chance(pretrainer):
     answers = pretrainer.fill_masks(list(SENTENCES.values()), top=1000)
     losses = [-math.log(dict(answer[0]).get(word, 1e-6)) for word, answer in zip(SENTENCES, answers, strict=True)]
-    assert sum(losses) / len(losses) < 3  # by the words' frequency alone about 5, by chance 8.7
+    assert sum(losses) / len(losses) < 3  # by the words' frequency alone about 5, by chance 9.2

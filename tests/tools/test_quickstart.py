@@ -2,7 +2,8 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from tools.quickstart import MESSAGES, baseline_accuracy, next_version
+from keras_bert.checkpoints.presets import PRESETS
+from tools.quickstart import MESSAGES, RECIPES, baseline_accuracy, next_version, recipe
 from tools.support_messages import read_support_messages
 
 
@@ -25,6 +26,14 @@ def test_messages_are_what_the_readme_says():
 
 def test_the_baseline_learns_something_but_not_much():
     assert 0.2 < baseline_accuracy(read_support_messages("train"), read_support_messages("dev")) < 0.5
+
+
+def test_every_preset_has_a_recipe_that_flags_overrule():
+    assert set(RECIPES) == set(PRESETS)
+    for preset, (epochs, learning_rate) in RECIPES.items():
+        assert recipe(preset) == (epochs, learning_rate)
+        assert recipe(preset, epochs=1) == (1, learning_rate)
+        assert recipe(preset, learning_rate=0.0) == (epochs, 0.0)
 
 
 def test_next_version(tmp_path):
