@@ -64,7 +64,9 @@ def define_flags():
     )
     flags.DEFINE_float("learning_rate", 1e-4, "Peak of the learning rate.", lower_bound=0.0)
     flags.DEFINE_integer("num_warmup_steps", 10_000, "Updates that warm up, if there are so many.", lower_bound=0)
-    flags.DEFINE_float("dropout", 0.1, "Of hidden states and attention.", lower_bound=0.0, upper_bound=0.999)
+    flags.DEFINE_float(
+        "dropout", None, "Of hidden states and attention, in pre-training alone; default: the model's own.", 0.0, 0.999
+    )
     flags.DEFINE_integer("evaluate_every", None, "Updates between two evaluations; default: only at the end.", 1)
     flags.DEFINE_integer("eval_instances", 2048, "Most instances of an evaluation.", lower_bound=1)
     flags.DEFINE_enum(
@@ -132,13 +134,13 @@ def encoder_arguments_from_flags(values, vocab_size):
         source = values.bert_config_file
         sizes = read_bert_config(Path(source))
     else:
-        source, sizes = None, {**ENCODER_SIZES[values.size or "base"], "vocab_size": vocab_size}
+        rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # paper, appendix A.2
+        source, sizes = None, {**ENCODER_SIZES[values.size or "base"], "vocab_size": vocab_size, **rates}
     if sizes["vocab_size"] != vocab_size:
         raise ValueError(
             f"{source} is of a vocabulary of {sizes['vocab_size']} wordpieces, and {values.vocab_file} has {vocab_size}"
         )
-    dropout = {"hidden_dropout_prob": values.dropout, "attention_probs_dropout_prob": values.dropout}
-    return {**sizes, "dtype": values.precision, "recompute": values.recompute, **dropout}
+    return {**sizes, "dtype": values.precision, "recompute": values.recompute}
 
 
 def instances_from_flags(values, tokenizer, prefix=""):
@@ -226,6 +228,7 @@ def main(argv):
             recipe=Recipe(**{field.name: values[field.name].value for field in dataclasses.fields(Recipe)}),
             evaluate_every=values.evaluate_every,
             eval_instances=values.eval_instances,
+            dropout=values.dropout,
             checkpoint_dtype=values.checkpoint_dtype,
             command=shlex.join(["python", "-m", "tasks.pretrain", *sys.argv[1:]]),
             **arguments,

@@ -27,6 +27,7 @@ from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME
 from tasks.workers import MAY_CHANGE, run_on_worker
 
 KERAS_MODEL = "model.keras"
+DROPOUT_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,7 @@ def pretrain_on_worker(
     evaluation=None,
     evaluate_every=None,
     eval_instances=2048,
+    dropout=None,
     checkpoint_dtype="float32",
     command=None,
     **trainer_arguments,
@@ -102,6 +104,8 @@ def pretrain_on_worker(
         evaluation: `TextInstances` or `StoredInstances` of other text, or None.
         evaluate_every: int or None. Updates between two evaluations; None is at the end only.
         eval_instances: int. How many instances an evaluation takes, at most.
+        dropout: float or None. Of hidden states and attention while the model is pre-trained; None is what
+            `encoder_arguments` say. What is written at the end has the rates that these say, for fine-tuning.
         checkpoint_dtype: str. How the weights of the model are stored, "float32" or "bfloat16".
         command: str or None, for the model card.
         **trainer_arguments: further arguments of `Trainer`.
@@ -113,6 +117,9 @@ def pretrain_on_worker(
         FileExistsError: if the folder belongs to another run.
         ValueError: if something does not fit; before any training where that can be known.
     """
+    own_rates = {name: encoder_arguments[name] for name in DROPOUT_RATES if name in encoder_arguments}
+    if dropout is not None:
+        encoder_arguments = {**encoder_arguments, **dict.fromkeys(DROPOUT_RATES, dropout)}
     with strategy.scope():
         model = make_model(encoder_arguments, init_checkpoint, recipe)
     _check_can_be_written(model, checkpoint_dtype)
@@ -157,7 +164,7 @@ def pretrain_on_worker(
         "configuration": configuration,
     }
     if is_chief(strategy):
-        _write_results(run, model, tokenizer, results, checkpoint_dtype, command)
+        _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, command)
     return results
 
 
@@ -284,13 +291,13 @@ def _facts(model, instances, phases, rate, recipe):
     return facts
 
 
-def _write_results(run, model, tokenizer, results, checkpoint_dtype, command):
+def _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, command):
     folder = run.path / MODEL_FOLDER
     if model.encoder.attention_direction != BIDIRECTIONAL:
         folder = run.path / KERAS_MODEL  # a checkpoint cannot say in which direction its attention goes
         model.save(folder)
     elif not folder.exists():
-        model.save_checkpoint(folder, tokenizer, checkpoint_dtype)
+        model.save_checkpoint(folder, tokenizer, checkpoint_dtype, **own_rates)
     (run.path / "model_card.md").write_text(model_card(model, results, command), encoding="utf-8")
     training_curve_figure(run.path / "training_curve.png", run.read_log())
     write_json(run.path / RESULTS_NAME, results)

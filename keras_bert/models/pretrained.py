@@ -83,7 +83,9 @@ def without_head(checkpoint):
     return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
 
 
-def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_arguments=None, dtype="float32"):
+def write_checkpoint(
+    path, encoder, variables, tokenizer=None, classifier_arguments=None, dtype="float32", encoder_arguments=None
+):
     """Writes a model as a Hugging Face folder.
 
     Args:
@@ -93,6 +95,7 @@ def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_argume
         tokenizer: a `BertTokenizer`, or None.
         classifier_arguments: dict as in a `keras_bert.checkpoints.checkpoint.Checkpoint`, or None.
         dtype: str. The type that weights are stored in, "float32" or "bfloat16".
+        encoder_arguments: dict, arguments of the encoder that the folder states in place of its own, or None.
 
     Returns:
         Path of the folder.
@@ -110,7 +113,7 @@ def write_checkpoint(path, encoder, variables, tokenizer=None, classifier_argume
         )
     return write_hugging_face(
         path,
-        encoder.get_config(),
+        {**encoder.get_config(), **(encoder_arguments or {})},
         {name: np.asarray(variable) for name, variable in variables.items()},
         classifier_arguments,
         vocabulary=None if tokenizer is None else tokenizer.vocabulary,

@@ -366,13 +366,15 @@ class BertPretrainer(keras.Model):
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
-    def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
+    def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
         """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` of any model and their library.
 
         Args:
             path: str or Path of the folder to write.
             tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
             dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            **encoder_arguments: arguments of the encoder that the folder states in place of its own, for example the
+                `hidden_dropout_prob` that fine-tuning is to have where pre-training had none.
 
         Returns:
             Path of the folder.
@@ -385,7 +387,14 @@ class BertPretrainer(keras.Model):
 
         if tokenizer is None and self.preprocessor is not None:
             tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
+        return write_checkpoint(
+            path,
+            self.encoder,
+            self.variables_by_path(),
+            tokenizer,
+            dtype=dtype,
+            encoder_arguments=encoder_arguments,
+        )
 
 
 def _preprocessor_of(checkpoint, sequence_length):

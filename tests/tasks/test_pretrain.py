@@ -70,6 +70,7 @@ def run(
     init_checkpoint=None,
     held_out=None,
     checkpoint_dtype="float32",
+    dropout=None,
     **recipe,
 ):
     return pretrain(
@@ -83,6 +84,7 @@ def run(
         evaluate_every=3 if held_out else None,
         recipe=Recipe(**{"num_warmup_steps": 2, "learning_rate": 1e-3, **recipe}),
         checkpoint_dtype=checkpoint_dtype,
+        dropout=dropout,
         command="the command",
         checkpoint_every=4,
         log_every=1,
@@ -157,6 +159,15 @@ def test_other_next_sentences(tmp_path, corpus, next_sentence):
     run(tmp_path / "run", instances, next_sentence=next_sentence, phases=PHASES[:1])
     names = load_file(tmp_path / "run" / "model" / "model.safetensors")
     assert ("cls.seq_relationship.weight" in names) == (next_sentence == "sop")
+
+
+def test_a_model_that_was_pretrained_without_dropout_has_its_own_for_fine_tuning(tmp_path, corpus):
+    rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+    instances = from_text(corpus[0])
+    results = run(tmp_path / "run", instances, PHASES[:1], {**ENCODER, **rates}, dropout=0.0)
+    assert {results["configuration"]["encoder"][name] for name in rates} == {0.0}
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert {name: config[name] for name in rates} == rates
 
 
 @pytest.mark.parametrize("objective", ["left_to_right", "right_to_left"])
