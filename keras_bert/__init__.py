@@ -20,10 +20,12 @@ from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, Pears
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.models.span_labeler import BertSpanLabeler
 
 _LAZY_NAMES = {
     "BertAdamW": "keras_bert.training.optimizer",
     "BertPreprocessor": "keras_bert.text.preprocessor",
+    "BertQuestionPreprocessor": "keras_bert.text.question_preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
     "WarmupSchedule": "keras_bert.training.schedule",
 }
@@ -33,6 +35,7 @@ __all__ = [
     "BertClassifier",
     "BertEncoder",
     "BertPretrainer",
+    "BertSpanLabeler",
     "F1Score",
     "MatthewsCorrelation",
     "PearsonCorrelation",

@@ -155,8 +155,11 @@ def pretrain_on_worker(
         )
         batches = training_batches(instances, phases, recipe.objective, recipe.pack, recipe.seed, *worker_of(strategy))
         result = trainer.train(batches)
+    metrics = result.best_metrics
+    if evaluate is not None and not metrics:  # a run that ended before it was given text to evaluate on
+        metrics = evaluate()
     results = {
-        "metrics": result.best_metrics,
+        "metrics": metrics,
         "updates": result.step,
         "seconds": result.seconds,
         "examples_per_second": result.examples_per_second,

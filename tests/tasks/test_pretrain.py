@@ -161,6 +161,15 @@ def test_other_next_sentences(tmp_path, corpus, next_sentence):
     assert ("cls.seq_relationship.weight" in names) == (next_sentence == "sop")
 
 
+def test_a_finished_run_can_be_evaluated_afterwards(tmp_path, corpus):
+    files, held_out = corpus
+    assert run(tmp_path / "run", from_text(files), PHASES[:1])["metrics"] == {}
+    metrics = run(tmp_path / "run", from_text(files), PHASES[:1], held_out=from_text([held_out]))["metrics"]
+    assert metrics["eval/masked_lm_loss"] > 0
+    at_once = run(tmp_path / "other", from_text(files), PHASES[:1], held_out=from_text([held_out]))["metrics"]
+    assert metrics == pytest.approx(at_once)
+
+
 def test_a_model_that_was_pretrained_without_dropout_has_its_own_for_fine_tuning(tmp_path, corpus):
     rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
     instances = from_text(corpus[0])
