@@ -9,6 +9,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
 from keras_bert.models.labels import (
     MULTI_LABEL,
     REGRESSION,
@@ -20,8 +21,6 @@ from keras_bert.models.labels import (
 from keras_bert.models.pretrained import same_head, tokenizer_of, without_head, write_checkpoint
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.weights import assign_arrays
-
-FREEZE_NONE, FREEZE_EMBEDDINGS, FREEZE_ENCODER = "none", "embeddings", "encoder"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -91,7 +90,7 @@ class BertClassifier(TextModel):
         if problem_type == REGRESSION and class_weights is not None:
             raise ValueError("regression has no classes to weigh; leave class_weights out")
         self.freeze = freeze
-        self._freeze_layers()
+        freeze_layers(encoder, freeze)
         self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
         # In float32, like the loss: a last bit less in the logits moves probabilities for no gain in speed.
         self.logits = Dense(
@@ -111,21 +110,6 @@ class BertClassifier(TextModel):
             return
         self.logits.build((None, self.encoder.hidden_size))
         self.built = True
-
-    def _freeze_layers(self):
-        encoder, blocks = self.encoder, self.encoder.num_hidden_layers
-        if self.freeze == FREEZE_ENCODER:
-            encoder.trainable = False
-        elif self.freeze == FREEZE_EMBEDDINGS:
-            encoder.embeddings.trainable = False
-        elif isinstance(self.freeze, int) and not isinstance(self.freeze, bool) and 1 <= self.freeze <= blocks:
-            for layer in (encoder.embeddings, *encoder.transformer_blocks[: self.freeze]):
-                layer.trainable = False
-        elif self.freeze != FREEZE_NONE:
-            raise ValueError(
-                f'freeze must be "none", "embeddings", "encoder" or a number of blocks from 1 to {blocks}; '
-                f"got {self.freeze!r}"
-            )
 
     def call(self, inputs, training=False):
         """Logits of a batch of ids; see the class."""

@@ -18,6 +18,9 @@ class Predictor:
     The compiled functions are kept, in an object that Keras does not look into. On several replicas each takes a part
     of every batch; of several workers each computes everything.
 
+    Args:
+        call: function of a model and a batch of ids that gives a tensor, one row an example; None calls the model.
+
     Example:
 
     >>> from keras_bert.data.in_memory import text_batches, trim_padding
@@ -29,11 +32,23 @@ class Predictor:
     (3, 2)
     """
 
-    def __init__(self):
+    def __init__(self, call=None):
+        self._call = call or (lambda model, batch: model(batch, training=False))
         self._functions = {}
 
     def __call__(self, model, batches, verbose):
         """The model's outputs, one after another.
+
+        Args:
+            model, batches, verbose: as for `outputs_of_batches`.
+
+        Returns:
+            NumPy array, one row an example.
+        """
+        return np.concatenate(self.outputs_of_batches(model, batches, verbose))
+
+    def outputs_of_batches(self, model, batches, verbose):
+        """The model's outputs, batch by batch.
 
         Args:
             model: a Keras model that takes dicts of ids.
@@ -41,7 +56,7 @@ class Predictor:
             verbose: as in Keras' `predict`.
 
         Returns:
-            NumPy array, one row an example.
+            list of NumPy arrays, one row an example.
         """
         import tensorflow as tf
 
@@ -58,20 +73,20 @@ class Predictor:
             for output in _in_order(pool, outputs_of, batches):
                 outputs.append(output)
                 progress.update(len(outputs))
-        return np.concatenate(outputs)
+        return outputs
 
     def _compiled(self, model, spec):
         import tensorflow as tf
 
         inputs = tuple(sorted(spec))
         if inputs not in self._functions:
-            function = tf.function(_forward(model), input_signature=[spec])
+            function = tf.function(_forward(model, self._call), input_signature=[spec])
             function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread
             self._functions[inputs] = function
         return self._functions[inputs]
 
 
-def _forward(model):
+def _forward(model, call):
     """A function from a batch to the model's outputs, on all local replicas of the model's strategy."""
     import tensorflow as tf
 
@@ -80,12 +95,12 @@ def _forward(model):
 
     strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
     if strategy.num_replicas_in_sync == 1:
-        return lambda batch: model(batch, training=False)
+        return lambda batch: call(model, batch)
     local_replicas = replicas_of_worker(strategy)
 
     def on_replica(batch):
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return model(part_of_batch(batch, replica % local_replicas, local_replicas), training=False)
+        return call(model, part_of_batch(batch, replica % local_replicas, local_replicas))
 
     def on_all(batch):
         return tf.concat(strategy.experimental_local_results(strategy.run(on_replica, args=(batch,))), axis=0)

@@ -1,13 +1,16 @@
 """BERT that marks the span of a context that answers a question."""
 
 import keras
+import numpy as np
 from absl import logging
 from keras import ops
 
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder, require_ids
-from keras_bert.models.text_model import check_preprocessor
+from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.prediction import Predictor
+from keras_bert.models.text_model import PREDICTION_BATCH_SIZE, check_preprocessor
 from keras_bert.models.weights import assign_arrays, relative_variables
 
 _SPANS = "spans"
@@ -26,6 +29,7 @@ class BertSpanLabeler(keras.Model):
     Args:
         encoder: a `BertEncoder`; its pooler, if there is one, is not used.
         preprocessor: a `BertQuestionPreprocessor`, or None for a model that takes ids only.
+        freeze: what training leaves as it is, as for `BertClassifier`.
         seed: int or None. Seed of the new layer.
         name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
 
@@ -34,7 +38,7 @@ class BertSpanLabeler(keras.Model):
     Outputs: a dict of float32 [windows, length]: `start_logits` and `end_logits`, -1e9 for padding.
 
     Raises:
-        ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
 
     Example:
 
@@ -44,13 +48,18 @@ class BertSpanLabeler(keras.Model):
     {'start_logits': (1, 5), 'end_logits': (1, 5)}
     """
 
-    def __init__(self, encoder, preprocessor=None, seed=None, name=None, dtype=None, trainable=True):
+    def __init__(
+        self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
+    ):
         super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
         if preprocessor is not None:
             check_preprocessor(preprocessor, encoder)
         self.encoder = encoder
         self.preprocessor = preprocessor
+        self.freeze = freeze
+        freeze_layers(encoder, freeze)
         self.seed = seed
+        self._predictor = Predictor(_stacked_logits)
         # In float32, like the loss, and as the order of the answers hangs on small differences.
         self.spans = Dense(
             2,
@@ -122,6 +131,29 @@ class BertSpanLabeler(keras.Model):
 
         loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
         return loss if training else share_of_evaluation(loss, ops.shape(y)[0])
+
+    def predict_logits(self, windows, batch_size=PREDICTION_BATCH_SIZE, verbose=0):
+        """The logits of tokenized windows.
+
+        Args:
+            windows: `TokenizedExamples`, as `TokenizedQuestions` has them.
+            batch_size: int. Windows in a batch; those of like length come together.
+            verbose: as in Keras' `predict`.
+
+        Returns:
+            A pair of float32 arrays [windows, longest], of the starts and the ends; -1e9 behind a window's own tokens.
+        """
+        from keras_bert.data.batching import sorted_batches
+        from keras_bert.training.strategy import needs_static_shapes
+
+        batches, order = sorted_batches(windows, batch_size, needs_static_shapes(self.distribute_strategy))
+        outputs = self._predictor.outputs_of_batches(self, batches, verbose)
+        logits = np.full([2, len(windows), int(windows.lengths.max())], _NEVER, "float32")
+        rows = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
+        for of_batch, output in zip(rows, outputs, strict=True):
+            length = min(output.shape[2], logits.shape[2])
+            logits[:, of_batch, :length] = np.moveaxis(output, 1, 0)[:, : len(of_batch), :length]
+        return tuple(logits)
 
     def answer(self, questions, contexts, n_best=1, max_answer_length=30, null_threshold=None):
         """Answers questions from their contexts.
@@ -247,6 +279,7 @@ class BertSpanLabeler(keras.Model):
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+            "freeze": self.freeze,
             "seed": self.seed,
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
@@ -272,6 +305,7 @@ class BertSpanLabeler(keras.Model):
         max_query_length=64,
         lower_case=None,
         vocabulary=None,
+        freeze=FREEZE_NONE,
         seed=None,
         name=None,
         **encoder_arguments,
@@ -283,7 +317,7 @@ class BertSpanLabeler(keras.Model):
             sequence_length, stride, max_query_length: as for `BertQuestionPreprocessor`.
             lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
-            seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
+            freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
                 `dtype`.
 
@@ -304,7 +338,7 @@ class BertSpanLabeler(keras.Model):
         arguments = {"seed": seed, "with_pooler": False, **checkpoint.encoder_arguments, **encoder_arguments}
         tokenizer = tokenizer_of(checkpoint, vocabulary, lower_case)
         preprocessor = BertQuestionPreprocessor(tokenizer, sequence_length, stride, max_query_length)
-        labeler = cls(BertEncoder(**arguments), preprocessor, seed, name)
+        labeler = cls(BertEncoder(**arguments), preprocessor, freeze, seed, name)
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
         logging.info("%s", labeler.checkpoint_report)
         return labeler
@@ -346,3 +380,9 @@ class BertSpanLabeler(keras.Model):
 
         tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
         return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
+
+
+def _stacked_logits(labeler, ids):
+    """float32 [windows, 2, length]."""
+    outputs = labeler(ids, training=False)
+    return ops.stack([outputs["start_logits"], outputs["end_logits"]], axis=1)
