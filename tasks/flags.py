@@ -62,8 +62,13 @@ def training_arguments():
     return {"strategy": strategy, **{name: values[name].value for name in names}}
 
 
-def define_fine_tuning_flags():
-    """Defines the flags; called by a program, not on import, so that one process can import several programs."""
+def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
+    """Defines the flags; called by a program, not on import, so that one process can import several programs.
+
+    Args:
+        max_seq_length: int. The default of the flag of that name.
+        has_dropout: bool. Whether the task has a dropout before its new layer.
+    """
     define_training_flags()
     flags.DEFINE_list("mode", ["train", "eval", "export"], f"What to do, any of {','.join(MODES)}, comma-separated.")
     flags.register_validator("mode", _are_modes, f"allowed are {','.join(MODES)}, comma-separated, each at most once")
@@ -83,10 +88,11 @@ def define_fine_tuning_flags():
     flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
     flags.register_validator("learning_rates", _are_rates, "must be positive numbers, comma-separated, none twice")
     flags.DEFINE_integer("restarts", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
-    flags.DEFINE_integer("max_seq_length", 128, "Most tokens in an input; longer texts are cut off.", lower_bound=3)
+    flags.DEFINE_integer("max_seq_length", max_seq_length, "Most tokens in an input.", lower_bound=3)
     flags.DEFINE_string("freeze", "none", "What stays as it is: none, embeddings, encoder, or a number of blocks.")
     flags.register_validator("freeze", _is_freeze, "allowed are none, embeddings, encoder, or a positive number")
-    flags.DEFINE_float("dropout", 0.1, "Dropout before the new layer.", lower_bound=0.0, upper_bound=0.999)
+    if has_dropout:
+        flags.DEFINE_float("dropout", 0.1, "Dropout before the new layer.", lower_bound=0.0, upper_bound=0.999)
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates that warm up.", 0.0, 1.0)
     flags.DEFINE_bool(
         "bias_correction", None, "Adam's bias correction, which the original lacks; default: below 10,000 examples."
@@ -138,7 +144,7 @@ def fine_tuning_arguments():
         "seeds": [values.seed + restart for restart in range(values.restarts)],
         "max_seq_length": values.max_seq_length,
         "freeze": int(values.freeze) if values.freeze.isdigit() else values.freeze,
-        "dropout": values.dropout,
+        "dropout": values.dropout if "dropout" in values else None,
         "precision": values.precision,
         "epochs": values.epochs,
         # A budget of tokens alone, unless a number of examples is asked for, too.

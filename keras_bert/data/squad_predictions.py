@@ -126,10 +126,35 @@ def answer_questions(
             predictions.null_odds[question.id] = odds
             if answer is None:
                 logging.warning("question %s: no span of its context can be an answer", question.id)
-            predictions.answers[question.id] = "" if answer is None or odds > null_threshold else answer.text
         else:
             predictions.answers[question.id] = found[0].text
-    return predictions
+    return at_threshold(predictions, null_threshold) if has_null else predictions
+
+
+def at_threshold(predictions, null_threshold):
+    """The same predictions, with another answer to which questions are impossible.
+
+    Source: `null_score_diff_threshold` in google-research/bert run_squad.py.
+
+    Args:
+        predictions: `SquadPredictions` of version 2.0.
+        null_threshold: float. A question is impossible where its null odds are above it.
+
+    Returns:
+        `SquadPredictions`.
+
+    Example:
+
+    >>> found = [Answer("", 0.6, 2.0, 2.0), Answer("Paris", 0.4, 2.0, 1.5)]
+    >>> predictions = SquadPredictions({}, {"q1": found}, {"q1": 0.5})
+    >>> at_threshold(predictions, 0.0).answers, at_threshold(predictions, 1.0).answers
+    ({'q1': ''}, {'q1': 'Paris'})
+    """
+    answers = {}
+    for identifier, found in predictions.n_best.items():
+        best = next((answer.text for answer in found if answer.text), "")
+        answers[identifier] = "" if predictions.null_odds[identifier] > null_threshold else best
+    return predictions._replace(answers=answers)
 
 
 def write_squad_predictions(folder, predictions, overwrite=False):

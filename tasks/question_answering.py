@@ -1,0 +1,250 @@
+"""Questions answered from contexts, as `tasks.fine_tuning` wants a task."""
+
+import json
+
+from absl import logging
+
+from keras_bert.data.squad_predictions import answer_questions, at_threshold, write_squad_predictions
+from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.metrics.figures import training_curve_figure
+from keras_bert.metrics.squad import squad_metrics
+from keras_bert.models.span_labeler import BertSpanLabeler
+from tasks.saved_models import RESULTS_NAME
+
+_BEST_THRESHOLD = "best_f1_threshold"
+
+
+class QuestionAnswering:
+    """SQuAD's task, version 1.1 or 2.0.
+
+    Args:
+        version: str. "1.1", or "2.0", under which a question may be impossible.
+        stride: int. Tokens from one window's beginning to the next one's.
+        max_query_length: int. Most tokens of a question.
+        n_best: int. How many starts and ends of a window are looked at, and answers kept.
+        max_answer_length: int. Most tokens of an answer.
+        null_threshold: float or None. Under version 2.0 a question is impossible where its null odds are above it; None
+            takes the one that is best on the first evaluation split (paper, section 4.3), or 0 where none is known.
+        train: `ExampleStream` of `SquadQuestion` to train on, or None.
+        evaluation: dict of split to `ExampleStream` of questions with answers. The first decides which model is best.
+        prediction: dict of split to `ExampleStream` of questions to answer.
+        bad_rows: a `BadRows` that the readers report to, or None.
+    """
+
+    def __init__(
+        self,
+        version,
+        stride,
+        max_query_length,
+        n_best,
+        max_answer_length,
+        null_threshold=None,
+        train=None,
+        evaluation=None,
+        prediction=None,
+        bad_rows=None,
+    ):
+        self.name = f"squad{version}"
+        self._version = version
+        self._windows = {"stride": stride, "max_query_length": max_query_length}
+        self._answers = {"n_best": n_best, "max_answer_length": max_answer_length}
+        self._null_threshold = null_threshold
+        self._train = train
+        self._evaluation = evaluation or {}
+        self._prediction = prediction or {}
+        self._bad_rows = bad_rows
+        self._tokenized = {}
+        first = next(iter(self._evaluation), None)
+        # Which threshold is best is only known at the end: models are compared by what they would score with theirs.
+        self.score = None if first is None else f"{first}/{'best_f1' if version == '2.0' else 'f1'}"
+
+    def check(self, modes):
+        """Refuses modes that there is no data for.
+
+        Args:
+            modes: collection of str.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        for mode, data, flag in (
+            ("train", self._train, "--train_file"),
+            ("train", self._evaluation, "--eval_file, by which the best model is chosen"),
+            ("eval", self._evaluation, "--eval_file"),
+            ("predict", self._prediction, "--predict_file"),
+        ):
+            if mode in modes and not data:
+                raise ValueError(f"--mode has {mode!r}, which needs {flag}")
+
+    def check_configuration(self, configuration):
+        """Refuses the model of a run for another task; one of the other version may be used.
+
+        Args:
+            configuration: dict, of the run.
+
+        Raises:
+            ValueError: if the run was for another task.
+        """
+        if not str(configuration.get("task")).startswith("squad"):
+            raise ValueError(
+                f"the model is of a run for the task {configuration.get('task')!r}, and this is {self.name!r}; give "
+                "the folder of a run that answers questions"
+            )
+
+    def configuration(self, model):
+        """What identifies the task and its data in a run's configuration.
+
+        Reads all data that the modes need, so that what is wrong with them is known beforehand.
+
+        Args:
+            model: a model as `make_model` gives.
+
+        Returns:
+            dict fit for JSON.
+        """
+        data = {"train": self.training_examples(model)}
+        for split, questions in self._evaluation.items():
+            tokenized = self._tokenize(split, questions, model)
+            data[split] = tokenized.windows
+            # Refuses a file without answers, which would only be noticed after an epoch.
+            squad_metrics({}, _right_answers(tokenized), self._version)
+        for questions in self._prediction.values():
+            for _ in questions:
+                pass
+        return {
+            "task": self.name,
+            **self._windows,
+            **self._answers,
+            "data": {split: f"{len(windows)} windows, {windows.fingerprint()}" for split, windows in data.items()},
+        }
+
+    def make_model(self, checkpoint, max_seq_length, precision, trained=False, dropout=None, **arguments):
+        """A span labeler on the weights of a checkpoint.
+
+        Args:
+            checkpoint: Path.
+            max_seq_length: int.
+            precision: str, the dtype policy.
+            trained: bool. Whether the checkpoint must have a layer for spans.
+            dropout: must be None: there is none before this layer (google-research/bert, run_squad.py).
+            **arguments: further ones of `BertSpanLabeler.from_checkpoint`.
+
+        Returns:
+            `BertSpanLabeler`.
+
+        Raises:
+            ValueError: if a trained model is wanted and the checkpoint has none, or there is to be a dropout.
+        """
+        if dropout is not None:
+            raise ValueError(f"the layer that finds spans has no dropout before it; got dropout={dropout}")
+        model = BertSpanLabeler.from_checkpoint(
+            checkpoint, sequence_length=max_seq_length, dtype=precision, **self._windows, **arguments
+        )
+        if trained and any(name.startswith("spans/") for name in model.checkpoint_report.random):
+            raise ValueError(
+                f"{checkpoint} has no trained layer for spans; train one (--mode=train), or give the model of a run "
+                "that has"
+            )
+        return model
+
+    def training_examples(self, model):
+        """The windows to train on, as `TokenizedExamples`."""
+        return self._tokenize("train", self._train, model, to_train=True).windows
+
+    def evaluate(self, model, batch_size):
+        """The metrics of all evaluation splits: dict of "split/metric" to float."""
+        metrics = {}
+        for split, questions in self._evaluation.items():
+            tokenized = self._tokenize(split, questions, model)
+            of_split = self._metrics(tokenized, self._answer(model, tokenized, batch_size))
+            metrics |= {f"{split}/{name}": value for name, value in of_split.items()}
+        return metrics
+
+    def report(self, model, run_dir, batch_size):
+        """The metrics of all evaluation splits; writes their answers beside them.
+
+        Returns:
+            A pair: what `evaluate` gives, and the same by split.
+        """
+        reports = {}
+        for split, questions in self._evaluation.items():
+            tokenized = self._tokenize(split, questions, model)
+            predictions = self._answer(model, tokenized, batch_size)
+            reports[split] = self._metrics(tokenized, predictions)
+            if self._version == "2.0":
+                predictions = at_threshold(predictions, self._threshold_of(reports[split]))
+            write_squad_predictions(run_dir / f"evaluation_{split}", predictions, overwrite=True)
+        return {f"{split}/{name}": value for split, of in reports.items() for name, value in of.items()}, reports
+
+    def write_predictions(self, model, folder, batch_size):
+        """Answers all prediction splits.
+
+        Returns:
+            list of Path, the files written: for each split those of `write_squad_predictions`.
+        """
+        files = []
+        for split, questions in self._prediction.items():
+            tokenized = self._tokenize(split, questions, model)
+            predictions = self._answer(model, tokenized, batch_size)
+            if self._version == "2.0":
+                predictions = at_threshold(predictions, self._threshold_of(_metrics_of_run(folder.parent)))
+            files += write_squad_predictions(folder / split, predictions, overwrite=True)
+        return files
+
+    def export(self, model, folder, dtype):
+        """Writes the SavedModel, and gives its Path."""
+        threshold = None
+        if self._version == "2.0":
+            threshold = self._threshold_of(_metrics_of_run(folder.parent.parent))
+        return model.export(folder, dtype=dtype, null_threshold=threshold, **self._answers)
+
+    def draw_training_curve(self, folder, log):
+        """Draws loss and metrics over the updates."""
+        training_curve_figure(folder / "training_curve.png", log)
+
+    def _threshold_of(self, metrics):
+        """The threshold given, or the one that the metrics found best, or 0."""
+        if self._null_threshold is not None:
+            return self._null_threshold
+        return metrics.get(_BEST_THRESHOLD, 0.0)
+
+    def _metrics(self, tokenized, predictions):
+        right = _right_answers(tokenized)
+        if self._version == "1.1":
+            return squad_metrics(predictions.answers, right)
+        # What each question would be answered if none were impossible: the threshold decides about that.
+        answers = {key: next((a.text for a in found if a.text), "") for key, found in predictions.n_best.items()}
+        odds = predictions.null_odds
+        threshold = self._threshold_of(squad_metrics(answers, right, self._version, odds))
+        return squad_metrics(answers, right, self._version, odds, threshold)
+
+    def _answer(self, model, tokenized, batch_size):
+        logits = model.predict_logits(tokenized.windows, batch_size)
+        return answer_questions(tokenized, *logits, model.preprocessor.tokenizer, self._version, **self._answers)
+
+    def _tokenize(self, split, questions, model, to_train=False):
+        # Once for all trials: they share data, vocabulary and lengths.
+        if split not in self._tokenized:
+            preprocessor = model.preprocessor
+            self._tokenized[split] = tokenized = tokenize_questions(
+                questions, preprocessor.tokenizer, preprocessor.sequence_length, **self._windows, to_train=to_train
+            )
+            logging.info("%s: %d questions in %d windows", split, len(tokenized.questions), len(tokenized.windows))
+            if self._bad_rows is not None:
+                self._bad_rows.log_total()
+        return self._tokenized[split]
+
+
+def _right_answers(tokenized):
+    return {question.id: question.answers for question in tokenized.questions}
+
+
+def _metrics_of_run(run_dir):
+    """The metrics of the first evaluation split, as a run has written them; empty where it has not."""
+    evaluation, results = run_dir / "evaluation.json", run_dir / RESULTS_NAME
+    if evaluation.is_file():
+        return next(iter(json.loads(evaluation.read_text(encoding="utf-8")).values()))
+    if results.is_file():
+        metrics = json.loads(results.read_text(encoding="utf-8"))["best"]["metrics"]
+        return {name.rpartition("/")[2]: value for name, value in reversed(metrics.items())}
+    return {}

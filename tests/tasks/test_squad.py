@@ -1,0 +1,120 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.squad import read_squad
+from keras_bert.metrics.squad import squad_metrics
+from tasks.fine_tuning import fine_tune
+from tasks.question_answering import QuestionAnswering
+from tests.tasks.test_glue import ARGUMENTS
+from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
+
+
+def make_file(path, number, version, seed):
+    """Questions after the good word of a text; under version 2.0 some texts have a bad word instead."""
+    generator = np.random.default_rng(seed)
+    paragraphs = []
+    for identifier in range(number):
+        impossible = version == "2.0" and generator.random() < 0.4
+        words = generator.choice(OTHER_WORDS, generator.integers(3, 24)).tolist()
+        answer = str(generator.choice(BAD_WORDS if impossible else GOOD_WORDS))
+        place = int(generator.integers(len(words) + 1))
+        context = " ".join([*words[:place], answer, *words[place:]])
+        start = len("".join(f"{word} " for word in words[:place]))
+        answers = [] if impossible else [{"text": answer, "answer_start": start}]
+        question = {"id": f"q{identifier}", "question": "good film ?", "answers": answers, "is_impossible": impossible}
+        paragraphs.append({"context": context, "qas": [question]})
+    path.write_text(json.dumps({"version": version, "data": [{"title": "toy", "paragraphs": paragraphs}]}))
+    return path
+
+
+def run(version, modes, files, run_dir, init_checkpoint=None, **arguments):
+    train, evaluation = (read_squad(files[name], version, name == "train") for name in ("train", "eval"))
+    task = QuestionAnswering(
+        version,
+        stride=8,
+        max_query_length=4,
+        n_best=5,
+        max_answer_length=3,
+        train=train if "train" in modes else None,
+        evaluation={"eval": evaluation} if {"train", "eval"} & set(modes) else {},
+        prediction={"predict": read_squad(files["eval"], version)} if "predict" in modes else {},
+    )
+    arguments = {**ARGUMENTS, "dropout": None, "max_seq_length": 24, "epochs": 8, **arguments}
+    return fine_tune(task, modes, run_dir, init_checkpoint=init_checkpoint, **arguments)
+
+
+@pytest.fixture(scope="module", params=["1.1", "2.0"])
+def finished(request, tmp_path_factory, toy_checkpoint):
+    """A run of each version that did everything: its version, files and folder."""
+    folder = tmp_path_factory.mktemp("squad")
+    files = {
+        name: make_file(folder / f"{name}.json", number, request.param, seed)
+        for seed, (name, number) in enumerate({"train": 200, "eval": 40}.items())
+    }
+    run(request.param, ["train", "eval", "predict", "export"], files, folder / "run", toy_checkpoint)
+    return request.param, files, folder / "run"
+
+
+@pytest.mark.slow
+def test_it_learns_to_answer(finished):
+    version, _, folder = finished
+    metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
+    assert metrics["exact_match"] > 0.8
+    assert metrics["total"] == 40
+    results = json.loads((folder / "results.json").read_text())
+    assert results["score"] == ("eval/f1" if version == "1.1" else "eval/best_f1")
+    assert results["best"]["metrics"]["eval/f1"] == pytest.approx(metrics["f1"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_files_of_answers_have_the_scores_that_are_reported(finished):
+    version, files, folder = finished
+    metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
+    right = {question.id: question.answers for question in read_squad(files["eval"], version)}
+    for place in ("evaluation_eval", "predictions/predict"):
+        answers = json.loads((folder / place / "predictions.json").read_text())
+        assert squad_metrics(answers, right, version)["f1"] == pytest.approx(metrics["f1"])
+        assert (folder / place / "null_odds.json").exists() == (version == "2.0")
+
+
+@pytest.mark.slow
+def test_what_is_served_answers_as_the_files_do(finished):
+    version, files, folder = finished
+    signature = tf.saved_model.load(str(folder / "saved_model" / "1")).signatures["serving_default"]
+    questions = list(read_squad(files["eval"], version))
+    served = signature(
+        question=tf.constant([question.question for question in questions]),
+        context=tf.constant([question.context for question in questions]),
+    )["answer"].numpy()
+    answers = json.loads((folder / "predictions" / "predict" / "predictions.json").read_text())
+    same = [answers[question.id] == answer.decode() for question, answer in zip(questions, served, strict=True)]
+    assert np.mean(same) >= 0.95
+
+
+@pytest.mark.slow
+def test_a_finished_run_can_be_used_again(finished):
+    version, files, folder = finished
+    again = run(version, ["eval"], files, folder)["evaluation"]
+    assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
+
+
+def test_modes_without_files_are_refused(tmp_path):
+    task = QuestionAnswering("1.1", 8, 4, 5, 3)
+    for mode, flag in (("train", "--train_file"), ("eval", "--eval_file"), ("predict", "--predict_file")):
+        with pytest.raises(ValueError, match=flag):
+            task.check([mode])
+
+
+def test_a_checkpoint_without_spans_is_no_trained_model(tmp_path, toy_checkpoint):
+    files = {"eval": make_file(tmp_path / "eval.json", 3, "1.1", 0), "train": tmp_path / "eval.json"}
+    with pytest.raises(ValueError, match="no trained layer for spans"):
+        run("1.1", ["eval"], files, tmp_path / "run", toy_checkpoint)
+
+
+def test_a_dropout_is_refused(tmp_path, toy_checkpoint):
+    task = QuestionAnswering("1.1", 8, 4, 5, 3)
+    with pytest.raises(ValueError, match=r"no dropout before it; got dropout=0\.1"):
+        task.make_model(toy_checkpoint, 24, "float32", dropout=0.1)
