@@ -1,6 +1,7 @@
 """Questions answered from contexts, as `tasks.fine_tuning` wants a task."""
 
 import json
+import math
 
 from absl import logging
 
@@ -213,7 +214,7 @@ class QuestionAnswering:
         if self._version == "1.1":
             return squad_metrics(predictions.answers, right)
         # What each question would be answered if none were impossible: the threshold decides about that.
-        answers = {key: next((a.text for a in found if a.text), "") for key, found in predictions.n_best.items()}
+        answers = at_threshold(predictions, math.inf).answers
         odds = predictions.null_odds
         threshold = self._threshold_of(squad_metrics(answers, right, self._version, odds))
         return squad_metrics(answers, right, self._version, odds, threshold)

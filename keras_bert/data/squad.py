@@ -4,11 +4,11 @@ import bisect
 import functools
 import json
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from keras_bert.data.bad_rows import BadRowError, BadRows, quotation
 from keras_bert.data.example_stream import ExampleStream
+from keras_bert.data.text_lines import check_is_file
 from keras_bert.metrics.squad import VERSIONS
 from keras_bert.text.words import WORD_SEPARATORS
 
@@ -75,13 +75,30 @@ def read_squad(path, version="1.1", to_train=False, bad_rows=None):
     >>> [(question.first_word, question.last_word) for question in read_squad(path, to_train=True)]
     [(1, 1)]
     """
-    path = Path(path)
     if version not in VERSIONS:
         raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+    path = check_is_file(path)
     bad_rows = BadRows() if bad_rows is None else bad_rows
     return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows), str(path))
+
+
+def word_spans(context):
+    """Where the words of a context stand, as SQuAD's answers count words.
+
+    Source: `read_squad_examples` in google-research/bert run_squad.py.
+
+    Args:
+        context: str.
+
+    Returns:
+        list of pairs of int, the first character of each word and one past its last.
+
+    Example:
+
+    >>> word_spans("In  Paris.")
+    [(0, 2), (4, 10)]
+    """
+    return [match.span() for match in _WORD.finditer(context)]
 
 
 def _read(path, version, to_train, bad_rows):
@@ -95,7 +112,7 @@ def _read(path, version, to_train, bad_rows):
             try:
                 question = _question(entry, paragraph["context"], seen)
                 if to_train:
-                    words = words or [match.span() for match in _WORD.finditer(question.context)]
+                    words = words or word_spans(question.context)
                     first, last = _words_of_answer(entry, question, words, version)
                     question = question._replace(first_word=first, last_word=last)
             except ValueError as error:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.data.atomic_file import atomic_text_file
+from keras_bert.data.squad import word_spans
 from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST, find_answer_spans
 from keras_bert.text.final_text import final_text
-from keras_bert.text.words import WORD_SEPARATORS
 
 PREDICTIONS_NAME = "predictions.json"
 N_BEST_NAME = "nbest_predictions.json"
@@ -20,7 +20,6 @@ NULL_ODDS_NAME = "null_odds.json"
 
 # What the original answers where no span of a context can be an answer.
 _NO_ANSWER_FOUND = "empty"
-_SPACES = str.maketrans(dict.fromkeys(WORD_SEPARATORS, " "))
 
 
 class Answer(NamedTuple):
@@ -262,5 +261,5 @@ class _AnswerTexts:
 
     def _words(self, context):
         if context not in self._words_of_context:
-            self._words_of_context[context] = [word for word in context.translate(_SPACES).split(" ") if word]
+            self._words_of_context[context] = [context[first:end] for first, end in word_spans(context)]
         return self._words_of_context[context]
