@@ -226,10 +226,7 @@ class QuestionAnswering:
     def _tokenize(self, split, questions, model, to_train=False):
         # Once for all trials: they share data, vocabulary and lengths.
         if split not in self._tokenized:
-            preprocessor = model.preprocessor
-            self._tokenized[split] = tokenized = tokenize_questions(
-                questions, preprocessor.tokenizer, preprocessor.sequence_length, **self._windows, to_train=to_train
-            )
+            self._tokenized[split] = tokenized = tokenize_questions(questions, model.preprocessor, to_train)
             logging.info("%s: %d questions in %d windows", split, len(tokenized.questions), len(tokenized.windows))
             if self._bad_rows is not None:
                 self._bad_rows.log_total()

@@ -99,7 +99,8 @@ def answer_questions(
     >>> from keras_bert.data.tokenized_questions import tokenize_questions
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
     >>> question = SquadQuestion("q1", "Where", "In Paris", (), False, None, None)
-    >>> tokenized = tokenize_questions([question], tokenizer, 12, stride=4, max_query_length=4)
+    >>> preprocessor = keras_bert.BertQuestionPreprocessor(tokenizer, sequence_length=12, stride=4, max_query_length=4)
+    >>> tokenized = tokenize_questions([question], preprocessor)
     >>> logits = np.array([[0.0, 0, 0, 0, 5, 0]])
     >>> answer_questions(tokenized, logits, logits, tokenizer).answers
     {'q1': 'Paris'}

@@ -7,8 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.tokenized import TokenizedExamples, flatten_rows
-from keras_bert.text.pack import pack
-from keras_bert.text.questions import split_questions
 from keras_bert.text.words import tokenize_words
 
 # Questions tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
@@ -34,7 +32,8 @@ class TokenizedQuestions(NamedTuple):
     >>> from keras_bert.data.squad import SquadQuestion
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
     >>> question = SquadQuestion("q1", "Where", "In Paris", ("Paris",), False, 1, 1)
-    >>> tokenized = tokenize_questions([question], tokenizer, 12, stride=4, max_query_length=4, to_train=True)
+    >>> preprocessor = keras_bert.BertQuestionPreprocessor(tokenizer, sequence_length=12, stride=4, max_query_length=4)
+    >>> tokenized = tokenize_questions([question], preprocessor, to_train=True)
     >>> tokenized.windows.labels.tolist(), tokenized.words.tolist()
     ([[4, 4]], [0, 1])
     """
@@ -52,15 +51,14 @@ class TokenizedQuestions(NamedTuple):
         return np.maximum(self.windows.lengths - self.context_starts - 1, 0)
 
 
-def tokenize_questions(questions, tokenizer, sequence_length, stride, max_query_length, to_train=False):
+def tokenize_questions(questions, preprocessor, to_train=False):
     """Tokenizes questions and their contexts, and cuts them into windows.
 
     Source: `convert_examples_to_features` in google-research/bert run_squad.py.
 
     Args:
         questions: iterable of `SquadQuestion`; to train on them, with `first_word` and `last_word`.
-        tokenizer: `BertTokenizer`.
-        sequence_length, stride, max_query_length: as for `split_questions`.
+        preprocessor: a `BertQuestionPreprocessor`.
         to_train: bool. Whether the answers' places are wanted.
 
     Returns:
@@ -74,35 +72,25 @@ def tokenize_questions(questions, tokenizer, sequence_length, stride, max_query_
     all_questions, parts = [], []
     questions = iter(questions)
     while chunk := list(itertools.islice(questions, _CHUNK_SIZE)):
-        parts.append(
-            _tokenize(chunk, len(all_questions), tokenizer, sequence_length, stride, max_query_length, to_train)
-        )
+        parts.append(_tokenize(chunk, len(all_questions), preprocessor, to_train))
         all_questions += chunk
     if not parts:
         raise ValueError("there are no questions")
     ids, row_lengths, first_segments, rows, words, is_max_context, labels = (
         None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
     )
-    windows = TokenizedExamples(ids, row_lengths, first_segments, labels=labels, pad_id=tokenizer.pad_id)
+    windows = TokenizedExamples(ids, row_lengths, first_segments, labels=labels, pad_id=preprocessor.tokenizer.pad_id)
     return TokenizedQuestions(all_questions, windows, rows, first_segments, words, is_max_context)
 
 
-def _tokenize(questions, first_row, tokenizer, sequence_length, stride, max_query_length, to_train):
+def _tokenize(questions, first_row, preprocessor, to_train):
+    tokenizer = preprocessor.tokenizer
     numbers = {}  # of the contexts: each is tokenized once, and not for each of its questions
     of_question = [numbers.setdefault(question.context, len(numbers)) for question in questions]
     tokens = tokenize_words(tokenizer, list(numbers))
     contexts, words = (tf.gather(ragged, of_question) for ragged in (tokens.token_ids, tokens.words))
-    queries = tokenizer.tokenize([question.question for question in questions])
-    windows = split_questions(queries, contexts, sequence_length, stride, max_query_length)
-    packed = pack(
-        windows.questions,
-        windows.contexts,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        pad_id=tokenizer.pad_id,
-        sequence_length=sequence_length,
-        pad_to="longest",
-    )
+    windows = preprocessor.split(tokenizer.tokenize([question.question for question in questions]), contexts)
+    packed = preprocessor.pack(windows.questions, windows.contexts)
     rows, first_tokens = windows.rows.numpy(), windows.first_tokens.numpy()
     lengths = windows.contexts.row_lengths().numpy()
     ids, row_lengths, first_segments = flatten_rows(packed, tokenizer.vocab_size)

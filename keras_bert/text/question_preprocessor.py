@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST, find_answer_spans
 from keras_bert.text.inputs import text_tensor
 from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS, pack
-from keras_bert.text.questions import split_questions
+from keras_bert.text.questions import QuestionWindows, split_questions
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.words import tokenize_words
 
@@ -146,20 +146,12 @@ class BertQuestionPreprocessor:
         # The tokens travel by their numbers, so that whatever is known of them can be looked up behind the windows.
         numbers = tokens.token_ids.with_values(tf.range(tf.size(tokens.token_ids.values)))
         queries = self.tokenizer.tokenize(questions)
-        windows = split_questions(queries, numbers, self.sequence_length, self.stride, self.max_query_length)
+        windows = self.split(queries, numbers)
 
         def of_windows(ragged):
             return windows.contexts.with_values(tf.gather(ragged.values, windows.contexts.values))
 
-        inputs = pack(
-            windows.questions,
-            of_windows(tokens.token_ids),
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-            pad_id=self.tokenizer.pad_id,
-            sequence_length=self.sequence_length,
-            pad_to="longest",
-        )
+        inputs = self.pack(windows.questions, of_windows(tokens.token_ids))
         context_starts = tf.cast(windows.questions.row_lengths(), tf.int32) + ADDED_TO_TWO_SEGMENTS - 1
         shape = tf.shape(inputs["token_ids"])
         may_start, may_end = (
@@ -168,6 +160,38 @@ class BertQuestionPreprocessor:
         )
         starts, ends = of_windows(tokens.start_bytes), of_windows(tokens.end_bytes)
         return QuestionInputs(inputs, windows.rows, context_starts, may_start, may_end, starts, ends)
+
+    def split(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> QuestionWindows:
+        """Cuts contexts into windows, as `split_questions` does, of this preprocessor's lengths.
+
+        Args:
+            questions: integer `RaggedTensor` [batch, (tokens)].
+            contexts: integer `RaggedTensor` [batch, (tokens)].
+
+        Returns:
+            `QuestionWindows`.
+        """
+        return split_questions(questions, contexts, self.sequence_length, self.stride, self.max_query_length)
+
+    def pack(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """Packs windows as `pack` does, padded to the longest.
+
+        Args:
+            questions: ragged ids [windows, (tokens)], of `QuestionWindows`.
+            contexts: ragged ids [windows, (tokens)].
+
+        Returns:
+            dict of int32 tensors [windows, length]: `token_ids`, `segment_ids`, `padding_mask`.
+        """
+        return pack(
+            questions,
+            contexts,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+            pad_id=self.tokenizer.pad_id,
+            sequence_length=self.sequence_length,
+            pad_to="longest",
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""

@@ -7,6 +7,7 @@ import pytest
 from keras_bert.data.squad import SquadQuestion, read_squad
 from keras_bert.data.squad_predictions import answer_questions, write_squad_predictions
 from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary
 
@@ -31,14 +32,13 @@ def test_predictions_equal_the_golden_ones(shared, uncased, tmp_path, name):
     version = name[1:4]
     sequence_length, stride = (384, 128) if "len384" in name else (128, 64)
     questions = read_squad(folder / f"v{version}_predict.json", version)
-    tokenized = tokenize_questions(questions, uncased, sequence_length, stride, 64)
+    preprocessor = BertQuestionPreprocessor(uncased, sequence_length, stride, 64)
+    tokenized = tokenize_questions(questions, preprocessor)
     logits = np.load(folder / f"{name}_logits.npz")
     # The goldens of ties are of the first windows only.
     number = len(logits["unique_ids"])
     if number < len(tokenized.windows):
-        tokenized = tokenize_questions(
-            list(questions)[: tokenized.rows[number - 1] + 1], uncased, sequence_length, stride, 64
-        )
+        tokenized = tokenize_questions(list(questions)[: tokenized.rows[number - 1] + 1], preprocessor)
     predictions = answer_questions(tokenized, logits["start_logits"], logits["end_logits"], uncased, version)
     files = write_squad_predictions(tmp_path, predictions)
 
@@ -62,7 +62,7 @@ def test_predictions_equal_the_golden_ones(shared, uncased, tmp_path, name):
 def one_question():
     tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], lower_case=True)
     question = SquadQuestion("q1", "Where", "In Paris", (), False, None, None)
-    return tokenize_questions([question], tokenizer, 12, stride=4, max_query_length=4), tokenizer
+    return tokenize_questions([question], BertQuestionPreprocessor(tokenizer, 12, 4, 4)), tokenizer
 
 
 def test_a_question_without_any_span(one_question):

@@ -7,6 +7,7 @@ import pytest
 from keras_bert.data.bad_rows import BadRows
 from keras_bert.data.squad import SquadQuestion, read_squad
 from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary
 
@@ -26,7 +27,9 @@ def test_features_equal_the_golden_ones(shared, uncased, monkeypatch, version, s
     lines = gzip.decompress((folder / name).read_bytes()).decode().split("\n")
     features = [json.loads(line) for line in lines if line]
     questions = read_squad(folder / f"v{version}_{split}.json", version, split == "train", BadRows(skip=True))
-    tokenized = tokenize_questions(questions, uncased, sequence_length, stride, 64, split == "train")
+    tokenized = tokenize_questions(
+        questions, BertQuestionPreprocessor(uncased, sequence_length, stride, 64), split == "train"
+    )
 
     assert tokenized.rows.tolist() == [feature["example_index"] for feature in features]
     inputs = tokenized.windows.batch(np.arange(len(features)))
@@ -47,7 +50,7 @@ def test_features_equal_the_golden_ones(shared, uncased, monkeypatch, version, s
 def test_an_answer_without_tokens_keeps_its_words(uncased):
     # A zero-width space is a word of SQuAD's and no token of BERT's.
     question = SquadQuestion("q1", "Where?", "in \u200b Paris", ("\u200b",), False, 1, 1)
-    tokenized = tokenize_questions([question], uncased, 32, 8, 8, to_train=True)
+    tokenized = tokenize_questions([question], BertQuestionPreprocessor(uncased, 32, 8, 8), to_train=True)
     assert tokenized.words.tolist() == [0, 2]
     assert tokenized.windows.labels.tolist() == [[5, 4]]
 
@@ -56,7 +59,7 @@ def test_a_question_without_a_context_is_a_window_without_one(uncased):
     questions = [
         SquadQuestion(str(i), "Where?", text, (), False, None, None) for i, text in enumerate(["", "a b", " "])
     ]
-    tokenized = tokenize_questions(questions, uncased, 32, 8, 8)
+    tokenized = tokenize_questions(questions, BertQuestionPreprocessor(uncased, 32, 8, 8))
     assert tokenized.rows.tolist() == [0, 1, 2]
     assert tokenized.context_lengths.tolist() == [0, 2, 0]
     assert tokenized.words.tolist() == [0, 1]
@@ -64,4 +67,4 @@ def test_a_question_without_a_context_is_a_window_without_one(uncased):
 
 def test_there_must_be_questions(uncased):
     with pytest.raises(ValueError, match="no questions"):
-        tokenize_questions([], uncased, 32, 8, 8)
+        tokenize_questions([], BertQuestionPreprocessor(uncased, 32, 8, 8))

@@ -44,7 +44,7 @@ def test_answers_are_those_of_the_files_of_predictions(labeler, exported):
         for i, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True))
     ]
     preprocessor = labeler.preprocessor
-    tokenized = tokenize_questions(questions, preprocessor.tokenizer, 16, 4, 6)
+    tokenized = tokenize_questions(questions, preprocessor)
     batch = tokenized.windows.batch(np.arange(len(tokenized.windows)))
     logits = (values.numpy() for values in labeler(batch).values())
     predictions = answer_questions(tokenized, *logits, preprocessor.tokenizer, max_answer_length=5)
