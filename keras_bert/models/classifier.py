@@ -9,7 +9,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
-from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import (
     MULTI_LABEL,
     REGRESSION,
@@ -18,7 +18,7 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
-from keras_bert.models.pretrained import same_head, tokenizer_of, without_head, write_checkpoint
+from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.weights import assign_arrays
 
@@ -81,7 +81,7 @@ class BertClassifier(TextModel):
         dtype=None,
         trainable=True,
     ):
-        super().__init__(encoder, preprocessor, seed, name=name, dtype=dtype or encoder.dtype_policy)
+        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
         if not encoder.with_pooler:
             raise ValueError("a classifier reads the pooled output: the encoder must be made with with_pooler=True")
         self.problem_type = problem_type
@@ -89,8 +89,6 @@ class BertClassifier(TextModel):
         self.class_weights = class_weight_list(class_weights, self.labels)
         if problem_type == REGRESSION and class_weights is not None:
             raise ValueError("regression has no classes to weigh; leave class_weights out")
-        self.freeze = freeze
-        freeze_layers(encoder, freeze)
         self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
         # In float32, like the loss: a last bit less in the logits moves probabilities for no gain in speed.
         self.logits = Dense(
@@ -291,82 +289,36 @@ class BertClassifier(TextModel):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.export.saved_model import check_export_path, write_saved_model
         from keras_bert.models.classifier_serving import serving_signatures, text_names
-        from keras_bert.models.serving import warmup_requests, with_dtype
+        from keras_bert.models.serving import export_head
 
-        check_export_path(path)
-        if self.preprocessor is None:
-            raise ValueError(
-                "a SavedModel that takes text needs a preprocessor, and this classifier was made without one"
-            )
-        served = with_dtype(self, dtype)
-        return write_saved_model(
+        return export_head(
+            self,
             path,
-            serving_signatures(served, pairs),
-            [weight.value for weight in served.weights],
-            assets={
-                "vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n",
-                "labels.txt": "\n".join(self.labels) + "\n",
-            },
-            warmup_requests=warmup_requests(text_names(pairs), self.preprocessor),
+            dtype,
+            lambda served: serving_signatures(served, pairs),
+            text_names(pairs),
+            assets={"labels.txt": "\n".join(self.labels) + "\n"},
         )
 
-    def save_checkpoint(self, path, dtype="float32"):
-        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
-        It does not hold the preprocessor's sequence length and long texts, class weights, freeze, seed and dtype.
-
-        Args:
-            path: str or Path of the folder to write.
-            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
-        """
-        head = {
+    def classifier_arguments(self):
+        """What a checkpoint says of this classifier beside its weights; not its class weights."""
+        return {
             "num_labels": len(self.labels),
             "label_names": self.labels,
             "problem_type": self.problem_type,
             "classifier_dropout": self.dropout.rate,
         }
-        tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, head, dtype)
-
-    def variables_by_path(self):
-        """The weights by their path: the encoder's under `encoder/`, the new layer's under `logits/`."""
-        own = {f"logits/{weight.name}": weight for weight in self.logits.weights}
-        return {**self.encoder.variables_by_path("encoder/"), **own}
 
     def get_config(self):
         """The constructor's arguments."""
         return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            **super().get_config(),
             "labels": self.labels,
-            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
             "problem_type": self.problem_type,
             "dropout": self.dropout.rate,
             "class_weights": self.class_weights,
-            "freeze": self.freeze,
-            "seed": self.seed,
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "trainable": self.trainable,
         }
-
-    @classmethod
-    def from_config(cls, config):
-        """A classifier from `get_config`; the weights start anew."""
-        config = dict(config)
-        config["encoder"] = keras.saving.deserialize_keras_object(config["encoder"])
-        if config["preprocessor"] is not None:
-            from keras_bert.text.preprocessor import BertPreprocessor
-
-            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
-        return cls(**config)
 
     @classmethod
     def from_checkpoint(
@@ -440,22 +392,3 @@ class BertClassifier(TextModel):
         classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
         logging.info("%s", classifier.checkpoint_report)
         return classifier
-
-    @classmethod
-    def from_preset(cls, name, labels=None, **kwargs):
-        """A classifier by the name of a preset; `from_checkpoint` of the folder that the name stands for.
-
-        Args:
-            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
-            labels, **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A BertClassifier.
-
-        Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
-        """
-        from keras_bert.checkpoints.presets import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), labels, **kwargs)

@@ -9,8 +9,9 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
-from keras_bert.models.text_model import check_preprocessor
-from keras_bert.models.weights import assign_arrays, relative_variables
+from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import BertHead
+from keras_bert.models.weights import assign_arrays
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
 # By loss term, the names of its logits and of its labels.
@@ -23,7 +24,7 @@ NEXT_SENTENCE_LOGITS = 2  # 0: the second segment follows (or is in order); 1: i
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertPretrainer(keras.Model):
+class BertPretrainer(BertHead):
     """BERT that predicts masked words, and whether a segment follows another (paper, section 3.1; google-research/bert,
     run_pretraining.py).
 
@@ -36,6 +37,7 @@ class BertPretrainer(keras.Model):
         next_sentence: bool. Whether there is a head for next sentences.
         preprocessor: a `BertPreprocessor` whose tokenizer takes [MASK] in a text for the special token
             (`special_tokens_in_text=True`), for `fill_masks` and `export`; or None.
+        freeze: what training leaves as it is, as for `BertHead`.
         seed: int or None. Seed of the heads.
         name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
 
@@ -61,9 +63,17 @@ class BertPretrainer(keras.Model):
     """
 
     def __init__(
-        self, encoder, next_sentence=True, preprocessor=None, seed=None, name=None, dtype=None, trainable=True
+        self,
+        encoder,
+        next_sentence=True,
+        preprocessor=None,
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        dtype=None,
+        trainable=True,
     ):
-        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
+        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
         if next_sentence and not encoder.with_pooler:
             raise ValueError(
                 "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or give "
@@ -75,11 +85,8 @@ class BertPretrainer(keras.Model):
                 "right: give next_sentence=False"
             )
         if preprocessor is not None:
-            _check_takes_masks(preprocessor, encoder)
-        self.encoder = encoder
+            _check_takes_masks(preprocessor)
         self.next_sentence = next_sentence
-        self.preprocessor = preprocessor
-        self.seed = seed
         self.masked_lm = MaskedLMHead(
             encoder.vocab_size,
             encoder.hidden_act,
@@ -199,13 +206,6 @@ class BertPretrainer(keras.Model):
             sums[f"{name}_weight"] = weight_sum
         return sums
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss that Keras differentiates: made from `loss_terms`."""
-        from keras_bert.training.loss import share_of_evaluation, total_loss
-
-        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
-        return loss if training else share_of_evaluation(loss, ops.shape(y["masked_labels"])[0])
-
     def fill_masks(self, texts, top=5):
         """Which words may stand at each [MASK] of a text.
 
@@ -261,58 +261,27 @@ class BertPretrainer(keras.Model):
             ValueError: if there is no preprocessor, or on an unknown dtype or a `top` out of range.
         """
         from keras_bert.data.columns import TEXT_COLUMNS
-        from keras_bert.export.saved_model import check_export_path, write_saved_model
         from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
-        from keras_bert.models.serving import warmup_requests, with_dtype
+        from keras_bert.models.serving import export_head
 
-        check_export_path(path)
         self._check_serving(top)
-        served = with_dtype(self, dtype)
-        return write_saved_model(
+        return export_head(
+            self,
             path,
-            serving_signatures(served, top),
-            [weight.value for weight in served.weights],
-            assets={"vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n"},
-            warmup_requests=warmup_requests(TEXT_COLUMNS, self.preprocessor, WARMUP_TEXTS),
+            dtype,
+            lambda served: serving_signatures(served, top),
+            TEXT_COLUMNS,
+            warmup_texts=WARMUP_TEXTS,
         )
 
     def _check_serving(self, top):
-        if self.preprocessor is None:
-            raise ValueError(
-                "a pretrainer that takes text needs a preprocessor, and this one was made without; give preprocessor=, "
-                "or read a checkpoint with a vocabulary"
-            )
+        self.require_preprocessor()
         if not 1 <= top <= self.encoder.vocab_size:
             raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
 
-    def variables_by_path(self):
-        """The weights by their path: the encoder's under `encoder/`, the heads' under `masked_lm/` and
-        `next_sentence/`."""
-        own = relative_variables(self)
-        heads = {path: own[path] for path in own if path.startswith((MASKED_LM + "/", NEXT_SENTENCE + "/"))}
-        return {**self.encoder.variables_by_path("encoder/"), **heads}
-
     def get_config(self):
         """The constructor's arguments."""
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "next_sentence": self.next_sentence,
-            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
-            "seed": self.seed,
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "trainable": self.trainable,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        """A pretrainer from `get_config`; the weights start anew."""
-        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
-        if config["preprocessor"] is not None:
-            from keras_bert.text.preprocessor import BertPreprocessor
-
-            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
-        return cls(**config)
+        return {**super().get_config(), "next_sentence": self.next_sentence}
 
     @classmethod
     def from_checkpoint(cls, path, next_sentence=None, sequence_length=None, seed=None, name=None, **encoder_arguments):
@@ -342,59 +311,10 @@ class BertPretrainer(keras.Model):
         preprocessor = None
         if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
             preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)
-        pretrainer = cls(encoder, next_sentence, preprocessor, seed, name)
+        pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
         logging.info("%s", pretrainer.checkpoint_report)
         return pretrainer
-
-    @classmethod
-    def from_preset(cls, name, **kwargs):
-        """A pretrainer by the name of a preset; `from_checkpoint` of the folder that the name stands for.
-
-        Args:
-            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A BertPretrainer.
-
-        Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
-        """
-        from keras_bert.checkpoints.presets import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
-
-    def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
-        """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` of any model and their library.
-
-        Args:
-            path: str or Path of the folder to write.
-            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
-            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
-            **encoder_arguments: arguments of the encoder that the folder states in place of its own, for example the
-                `hidden_dropout_prob` that fine-tuning is to have where pre-training had none.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
-        """
-        from keras_bert.models.pretrained import write_checkpoint
-
-        if tokenizer is None and self.preprocessor is not None:
-            tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(
-            path,
-            self.encoder,
-            self.variables_by_path(),
-            tokenizer,
-            dtype=dtype,
-            encoder_arguments=encoder_arguments,
-        )
 
 
 def _preprocessor_of(checkpoint, sequence_length):
@@ -407,19 +327,15 @@ def _preprocessor_of(checkpoint, sequence_length):
     return BertPreprocessor(BertTokenizer.from_config(settings), sequence_length)
 
 
-def _check_takes_masks(preprocessor, encoder):
+def _check_takes_masks(preprocessor):
     tokenizer = preprocessor.tokenizer
     if tokenizer.mask_id is None or not tokenizer.special_tokens_in_text:
         raise ValueError(
             "a text says by [MASK] where words are missing: the tokenizer needs a vocabulary with [MASK], and "
             "special_tokens_in_text=True"
         )
-    if preprocessor.sequence_length > encoder.max_position_embeddings or preprocessor.long_texts != "truncate":
-        raise ValueError(
-            f"the preprocessor must truncate texts to at most {encoder.max_position_embeddings} tokens, the encoder's "
-            f"positions; it has long_texts={preprocessor.long_texts!r} and {preprocessor.sequence_length}"
-        )
-    check_preprocessor(preprocessor, encoder)
+    if preprocessor.long_texts != "truncate":
+        raise ValueError(f"the preprocessor must truncate texts; it has long_texts={preprocessor.long_texts!r}")
 
 
 def gather_positions(hidden, positions):

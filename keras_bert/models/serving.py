@@ -3,6 +3,8 @@
 import tensorflow as tf
 from keras import ops
 
+from keras_bert.export.saved_model import check_export_path, write_saved_model
+
 EXPORT_DTYPES = ("float32", "bfloat16")
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
@@ -76,6 +78,37 @@ def _example(inputs, row):
         for name, texts in inputs.items()
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def export_head(head, path, dtype, signatures, text_names, ids_of_texts=None, warmup_texts=_WARMUP_TEXTS, assets=None):
+    """Writes a head as a SavedModel that takes texts.
+
+    Args:
+        head: a `BertHead` with a preprocessor.
+        path: str or Path. The folder to write.
+        dtype: None, or one of `EXPORT_DTYPES` to store and compute in it.
+        signatures: function of the head, in that dtype, that gives its signatures as `text_signatures` does.
+        text_names: tuple of str, the names of the text inputs.
+        ids_of_texts, warmup_texts: as for `warmup_requests`; None is the preprocessor.
+        assets: dict of file name to text, to be stored with the vocabulary; or None.
+
+    Returns:
+        Path of the folder.
+
+    Raises:
+        FileExistsError: if there is something at `path`.
+        ValueError: if there is no preprocessor, or on an unknown dtype.
+    """
+    check_export_path(path)
+    head.require_preprocessor()
+    served = with_dtype(head, dtype)
+    return write_saved_model(
+        path,
+        signatures(served),
+        [weight.value for weight in served.weights],
+        assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
+        warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts),
+    )
 
 
 def with_dtype(model, dtype):

@@ -7,11 +7,12 @@ from keras import ops
 
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import BertEncoder, require_ids
-from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import BertHead
 from keras_bert.models.prediction import Predictor
-from keras_bert.models.text_model import PREDICTION_BATCH_SIZE, check_preprocessor
-from keras_bert.models.weights import assign_arrays, relative_variables
+from keras_bert.models.text_model import PREDICTION_BATCH_SIZE
+from keras_bert.models.weights import assign_arrays
 
 _SPANS = "spans"
 # What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
@@ -19,7 +20,7 @@ _NEVER = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertSpanLabeler(keras.Model):
+class BertSpanLabeler(BertHead):
     """BERT with a layer that says of every token how well an answer begins, and ends, with it (paper, section 4.2;
     google-research/bert, run_squad.py).
 
@@ -51,14 +52,7 @@ class BertSpanLabeler(keras.Model):
     def __init__(
         self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
     ):
-        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
-        if preprocessor is not None:
-            check_preprocessor(preprocessor, encoder)
-        self.encoder = encoder
-        self.preprocessor = preprocessor
-        self.freeze = freeze
-        freeze_layers(encoder, freeze)
-        self.seed = seed
+        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
         self._predictor = Predictor(_stacked_logits)
         # In float32, like the loss, and as the order of the answers hangs on small differences.
         self.spans = Dense(
@@ -78,11 +72,6 @@ class BertSpanLabeler(keras.Model):
             return
         self.spans.build((None, self.encoder.hidden_size))
         self.built = True
-
-    def __call__(self, inputs, *args, **kwargs):
-        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
-        require_ids(inputs)
-        return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training=False):
         """Logits of the starts and ends of a batch; see the class."""
@@ -124,13 +113,6 @@ class BertSpanLabeler(keras.Model):
         if sample_weight is None:
             return ops.ones_like(labels[:, 0], dtype="float32")
         return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss that Keras differentiates: made from `loss_terms`."""
-        from keras_bert.training.loss import share_of_evaluation, total_loss
-
-        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
-        return loss if training else share_of_evaluation(loss, ops.shape(y)[0])
 
     def predict_logits(self, windows, batch_size=PREDICTION_BATCH_SIZE, verbose=0):
         """The logits of tokenized windows.
@@ -187,7 +169,7 @@ class BertSpanLabeler(keras.Model):
         from keras_bert.models.span_labeler_serving import answer_in_graph
         from keras_bert.text.answer_spans import N_BEST
 
-        self._require_preprocessor()
+        self.require_preprocessor()
         questions, contexts = list(questions), list(contexts)
         if len(questions) != len(contexts):
             raise ValueError(
@@ -244,57 +226,25 @@ class BertSpanLabeler(keras.Model):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.export.saved_model import check_export_path, write_saved_model
-        from keras_bert.models.serving import warmup_requests, with_dtype
+        from keras_bert.models.serving import export_head
         from keras_bert.models.span_labeler_serving import TEXT_NAMES, WARMUP_TEXTS, serving_signatures
 
-        check_export_path(path)
-        self._require_preprocessor()
-        served = with_dtype(self, dtype)
-        return write_saved_model(
+        return export_head(
+            self,
             path,
-            serving_signatures(served, n_best, max_answer_length, null_threshold),
-            [weight.value for weight in served.weights],
-            assets={"vocab.txt": "\n".join(self.preprocessor.tokenizer.vocabulary) + "\n"},
-            warmup_requests=warmup_requests(
-                TEXT_NAMES, lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs, WARMUP_TEXTS
-            ),
+            dtype,
+            lambda served: serving_signatures(served, n_best, max_answer_length, null_threshold),
+            TEXT_NAMES,
+            lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs,
+            WARMUP_TEXTS,
         )
 
-    def _require_preprocessor(self):
-        if self.preprocessor is None:
-            raise ValueError(
-                "a span labeler that reads texts needs a preprocessor, and this one was made without; give "
-                "preprocessor=BertQuestionPreprocessor(tokenizer), or read a checkpoint with a vocabulary"
-            )
+    @staticmethod
+    def preprocessor_class():
+        """`BertQuestionPreprocessor`."""
+        from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
-    def variables_by_path(self):
-        """The weights by their path: the encoder's under `encoder/`, the layer's under `spans/`."""
-        own = relative_variables(self)
-        head = {path: own[path] for path in own if path.startswith(f"{_SPANS}/")}
-        return {**self.encoder.variables_by_path("encoder/"), **head}
-
-    def get_config(self):
-        """The constructor's arguments."""
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
-            "freeze": self.freeze,
-            "seed": self.seed,
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "trainable": self.trainable,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        """A span labeler from `get_config`; the weights start anew."""
-        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
-        if config["preprocessor"] is not None:
-            from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-
-            config["preprocessor"] = BertQuestionPreprocessor.from_config(config["preprocessor"])
-        return cls(**config)
+        return BertQuestionPreprocessor
 
     @classmethod
     def from_checkpoint(
@@ -342,44 +292,6 @@ class BertSpanLabeler(keras.Model):
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
         logging.info("%s", labeler.checkpoint_report)
         return labeler
-
-    @classmethod
-    def from_preset(cls, name, **kwargs):
-        """A span labeler by the name of a preset; `from_checkpoint` of the folder that the name stands for.
-
-        Args:
-            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A BertSpanLabeler.
-
-        Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
-        """
-        from keras_bert.checkpoints.presets import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
-
-    def save_checkpoint(self, path, dtype="float32"):
-        """Writes weights and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
-
-        Args:
-            path: str or Path of the folder to write.
-            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
-        """
-        from keras_bert.models.pretrained import write_checkpoint
-
-        tokenizer = None if self.preprocessor is None else self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
 
 
 def _stacked_logits(labeler, ids):

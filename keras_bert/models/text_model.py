@@ -2,19 +2,18 @@
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_bert.data.columns import text_columns
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import require_ids
+from keras_bert.models.head import BertHead
 from keras_bert.models.prediction import Predictor
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 PREDICTION_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 
 
-class TextModel(keras.Model):
-    """A Keras model that carries its preprocessor, so that `fit`, `evaluate` and `predict` take texts as well as ids.
+class TextModel(BertHead):
+    """A head that carries its preprocessor, so that `fit`, `evaluate` and `predict` take texts as well as ids.
 
     Texts are a list or array of strings, a tuple of two of them for pairs, a dict (`text`, or `text_a` and `text_b`),
     or a batched tf.data.Dataset of these. Ids are a dict of int arrays [examples, length], or a batched dataset of such
@@ -24,23 +23,15 @@ class TextModel(keras.Model):
     (`loss_terms`); Keras' loss is made from the latter.
 
     Args:
-        encoder: a `BertEncoder`.
-        preprocessor: a `BertPreprocessor`, or None for a model that takes ids only.
-        seed: int or None. Fixes the order in which `fit` visits the texts.
-        **kwargs: `name`, `dtype`, `trainable`, as for every Keras model.
+        encoder, preprocessor, freeze, name, dtype: as for `BertHead`.
+        seed: int or None. Seed of the new layers, and of the order in which `fit` visits the texts.
 
     Raises:
-        ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
+        ValueError: as `BertHead`.
     """
 
-    def __init__(self, encoder, preprocessor=None, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        if preprocessor is not None:
-            check_preprocessor(preprocessor, encoder)
-        self.encoder = encoder
-        self.preprocessor = preprocessor
-        self.seed = seed
-        self._loss_is_own = True
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self._fits = 0
         self._predictor = Predictor()
 
@@ -52,74 +43,15 @@ class TextModel(keras.Model):
         """Labels from a dataset, as numbers."""
         return labels
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The losses of a batch as `{name: (sum, weight)}`."""
-        raise NotImplementedError
-
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights in `loss_terms`, `{name: weight}`, known before the model has run."""
-        raise NotImplementedError
-
     def label_spec(self):
         """What `encode_labels` gives for a batch of unknown size, as a `keras.KerasTensor`."""
         raise NotImplementedError
-
-    def default_metrics(self):
-        """The metrics that `compile(metrics="auto")` means."""
-        return None
 
     def class_weights_by_id(self, class_weight):
         """`fit`'s class_weight as a dict of label number to weight, or None."""
         if class_weight is None:
             return None
         raise ValueError("class_weight in `fit` needs single labels; this model has none")
-
-    def __call__(self, inputs, *args, **kwargs):
-        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
-        require_ids(inputs)
-        return super().__call__(inputs, *args, **kwargs)
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
-        if not self._loss_is_own:
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        from keras_bert.training.loss import share_of_evaluation, total_loss
-
-        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
-        return loss if training else share_of_evaluation(loss, ops.shape(y_pred)[0])
-
-    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
-        """Sets optimizer and metrics for training; the loss is the model's own.
-
-        Args:
-            optimizer: a Keras optimizer or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
-            loss: None for the model's own loss. A Keras loss object or function replaces it.
-            metrics: as in Keras; "auto" takes those that fit the problem.
-            **kwargs: as in Keras.
-
-        Raises:
-            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits.
-        """
-        if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
-            raise ValueError(
-                f"loss={loss!r} would be computed as if the outputs were probabilities, but they are logits. "
-                "Leave `loss` out: the model has its own. Or pass a loss object built with from_logits=True."
-            )
-        if isinstance(optimizer, str) and optimizer == "auto":
-            if keras.backend.backend() != "tensorflow":
-                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; give a Keras optimizer')
-            from keras_bert.training.optimizer import BertAdamW
-
-            optimizer = BertAdamW(learning_rate=5e-5)
-        if isinstance(metrics, str) and metrics == "auto":
-            metrics = self.default_metrics()
-        self._loss_is_own = loss is None
-        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
-
-    def compile_from_config(self, config):
-        """Compiles a loaded model as the saved one was."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
 
     def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", **kwargs):
         """Trains on texts or ids; Keras' `fit` with the same arguments.
@@ -383,29 +315,6 @@ class TextModel(keras.Model):
 def _replicas(model):
     strategy = getattr(model, "distribute_strategy", None)
     return 1 if strategy is None else strategy.num_replicas_in_sync
-
-
-def check_preprocessor(preprocessor, encoder):
-    """Refuses a preprocessor whose ids the encoder cannot take.
-
-    Args:
-        preprocessor: a `BertPreprocessor`.
-        encoder: a `BertEncoder`.
-
-    Raises:
-        ValueError: if vocabulary or length do not fit.
-    """
-    words = preprocessor.tokenizer.vocab_size
-    if words != encoder.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {words} wordpieces and the encoder {encoder.vocab_size} embeddings (vocab_size); "
-            "they must come from the same checkpoint"
-        )
-    if preprocessor.sequence_length > encoder.max_position_embeddings:
-        raise ValueError(
-            f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
-            "positions (max_position_embeddings)"
-        )
 
 
 def _as_they_are(ids):

@@ -1,0 +1,229 @@
+"""What all heads have in common: an encoder below, a preprocessor beside it, a loss of their own, and checkpoints."""
+
+import keras
+from keras import ops
+
+from keras_bert.models.encoder import require_ids
+from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.weights import relative_variables
+
+
+class BertHead(keras.Model):
+    """A Keras model on top of an encoder, which may carry the preprocessor that makes its ids.
+
+    A subclass says what its losses are (`loss_terms`); Keras' loss is made from that.
+
+    Args:
+        encoder: a `BertEncoder`.
+        preprocessor: what makes ids of texts for this head, or None for a model that takes ids only.
+        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
+            lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.
+        seed: int or None. Seed of the new layers.
+        name, dtype: as for every Keras model; the dtype is the encoder's unless given.
+
+    Raises:
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
+    """
+
+    def __init__(self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
+        if preprocessor is not None:
+            check_preprocessor(preprocessor, encoder)
+        self.encoder = encoder
+        self.preprocessor = preprocessor
+        self.freeze = freeze
+        freeze_layers(encoder, freeze)
+        self.seed = seed
+        self._loss_is_own = True
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The losses of a batch as `{name: (sum, weight)}`."""
+        raise NotImplementedError
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights in `loss_terms`, `{name: weight}`, known before the model has run."""
+        raise NotImplementedError
+
+    def default_metrics(self):
+        """The metrics that `compile(metrics="auto")` means."""
+        return None
+
+    def __call__(self, inputs, *args, **kwargs):
+        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
+        if not self._loss_is_own:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        from keras_bert.training.loss import share_of_evaluation, total_loss
+
+        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
+        return loss if training else share_of_evaluation(loss, ops.shape(keras.tree.flatten(y_pred)[0])[0])
+
+    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
+        """Sets optimizer and metrics for training; the loss is the model's own.
+
+        Args:
+            optimizer: a Keras optimizer or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
+            loss: None for the model's own loss. A Keras loss object or function replaces it.
+            metrics: as in Keras; "auto" takes those that fit the problem.
+            **kwargs: as in Keras.
+
+        Raises:
+            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits.
+        """
+        if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
+            raise ValueError(
+                f"loss={loss!r} would be computed as if the outputs were probabilities, but they are logits. "
+                "Leave `loss` out: the model has its own. Or pass a loss object built with from_logits=True."
+            )
+        if isinstance(optimizer, str) and optimizer == "auto":
+            if keras.backend.backend() != "tensorflow":
+                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; give a Keras optimizer')
+            from keras_bert.training.optimizer import BertAdamW
+
+            optimizer = BertAdamW(learning_rate=5e-5)
+        if isinstance(metrics, str) and metrics == "auto":
+            metrics = self.default_metrics()
+        self._loss_is_own = loss is None
+        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def compile_from_config(self, config):
+        """Compiles a loaded model as the saved one was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def variables_by_path(self):
+        """The weights by their path: the encoder's under `encoder/`, those of the head's own layers under their names.
+
+        Returns:
+            dict of str to Keras variable.
+        """
+        of_encoder = {id(weight) for weight in self.encoder.weights}
+        own = {path: weight for path, weight in relative_variables(self).items() if id(weight) not in of_encoder}
+        return {**self.encoder.variables_by_path("encoder/"), **own}
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+            "freeze": self.freeze,
+            "seed": self.seed,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """A model from `get_config`; the weights start anew."""
+        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
+        if config["preprocessor"] is not None:
+            config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
+        return cls(**config)
+
+    @staticmethod
+    def preprocessor_class():
+        """The class of the preprocessor, which needs TensorFlow and is imported when it is needed."""
+        from keras_bert.text.preprocessor import BertPreprocessor
+
+        return BertPreprocessor
+
+    def require_preprocessor(self):
+        """Raises unless the model has a preprocessor.
+
+        Raises:
+            ValueError: if it has none; the message says how it gets one.
+        """
+        if self.preprocessor is None:
+            raise ValueError(
+                f"a {type(self).__name__} that reads texts needs a preprocessor, and this one was made without; give "
+                f"preprocessor={self.preprocessor_class().__name__}(tokenizer), or read a checkpoint with a vocabulary"
+            )
+
+    @classmethod
+    def from_checkpoint(cls, path, **kwargs):
+        """A model on the weights of somebody's checkpoint."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_preset(cls, name, **kwargs):
+        """A model by the name of a preset; `from_checkpoint` of the folder that the name stands for.
+
+        Args:
+            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
+
+        Returns:
+            A model of this class.
+
+        Raises:
+            ValueError: if there is no such preset.
+            FileNotFoundError: if its files are not installed; the message says how to get them.
+        """
+        from keras_bert.checkpoints.presets import resolve_preset
+
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
+
+    def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
+        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
+        It does not hold the preprocessor's lengths, freeze, seed and dtype.
+
+        Args:
+            path: str or Path of the folder to write.
+            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
+            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            **encoder_arguments: arguments of the encoder that the folder states in place of its own, for example the
+                `hidden_dropout_prob` that fine-tuning is to have where pre-training had none.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`.
+            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
+        """
+        from keras_bert.models.pretrained import write_checkpoint
+
+        if tokenizer is None and self.preprocessor is not None:
+            tokenizer = self.preprocessor.tokenizer
+        return write_checkpoint(
+            path,
+            self.encoder,
+            self.variables_by_path(),
+            tokenizer,
+            self.classifier_arguments(),
+            dtype,
+            encoder_arguments,
+        )
+
+    def classifier_arguments(self):
+        """What a checkpoint says of this head beside its weights: dict as in a
+        `keras_bert.checkpoints.checkpoint.Checkpoint`, or None."""
+        return None
+
+
+def check_preprocessor(preprocessor, encoder):
+    """Refuses a preprocessor whose ids the encoder cannot take.
+
+    Args:
+        preprocessor: a `BertPreprocessor`.
+        encoder: a `BertEncoder`.
+
+    Raises:
+        ValueError: if vocabulary or length do not fit.
+    """
+    words = preprocessor.tokenizer.vocab_size
+    if words != encoder.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {words} wordpieces and the encoder {encoder.vocab_size} embeddings (vocab_size); "
+            "they must come from the same checkpoint"
+        )
+    if preprocessor.sequence_length > encoder.max_position_embeddings:
+        raise ValueError(
+            f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
+            "positions (max_position_embeddings)"
+        )
