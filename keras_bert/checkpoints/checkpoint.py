@@ -18,7 +18,8 @@ class Checkpoint:
         encoder_arguments: dict, constructor arguments of the encoder.
         classifier_arguments: dict or None: `num_labels` int, `label_names` list of str or None, `problem_type` str or
             None ("regression", "single_label_classification" or "multi_label_classification", as Hugging Face calls
-            them), `classifier_dropout` float. None where the file holds no sequence classifier's head.
+            them), `classifier_dropout` float. None where the file holds no head of a classifier, be it of texts, of
+            tokens or of choices.
         arrays: dict {our variable path: float32 array}; kernels may be transposed views.
         tensor_names: dict {our variable path: tuple of the file's own names}.
         vocabulary_path: Path of `vocab.txt` or None.
@@ -48,3 +49,14 @@ class Checkpoint:
     strip_accents: bool | None = None
     unused: tuple[str, ...] = ()
     skipped_optimizer_slots: int = 0
+
+    def arguments_of_head(self, head: str) -> Mapping[str, Any]:
+        """`classifier_arguments`, if they are those of a head; else nothing.
+
+        Args:
+            head: str, the name that the paths of its variables begin with (google-research/bert has but one).
+
+        Returns:
+            dict.
+        """
+        return self.classifier_arguments or {} if f"{head}/kernel" in self.arrays else {}

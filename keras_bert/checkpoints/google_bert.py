@@ -7,6 +7,7 @@ from typing import Any
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json
 from keras_bert.checkpoints.layout import (
+    CLASSIFIER_HEAD,
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
@@ -26,8 +27,8 @@ STATE_NAME = "checkpoint"
 _INDEX_SUFFIX = ".index"
 _CLASSIFIER_DROPOUT = 0.1  # keep_prob=0.9 is written into run_classifier.py, create_model
 _CLASSIFIER_PIECES = {
-    "logits/kernel": Piece(("output_weights",), transposed=True),
-    "logits/bias": Piece(("output_bias",)),
+    f"{CLASSIFIER_HEAD}/kernel": Piece(("output_weights",), transposed=True),
+    f"{CLASSIFIER_HEAD}/bias": Piece(("output_bias",)),
 }
 _SPAN_PIECES = {
     "spans/kernel": Piece(("cls/squad/output_weights",), transposed=True),

@@ -11,6 +11,9 @@ from safetensors import SafetensorError, safe_open
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
 from keras_bert.checkpoints.layout import (
+    CHOICE_HEAD,
+    CLASSIFIER_HEAD,
+    TOKEN_HEAD,
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
@@ -29,10 +32,11 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
-CLASSIFIER_ARCHITECTURE = "BertForSequenceClassification"
-CLASSIFIER_PIECES = {
-    "logits/kernel": Piece(("classifier.weight",), transposed=True),
-    "logits/bias": Piece(("classifier.bias",)),
+# Their models with a layer `classifier`, and the head that it is here.
+CLASSIFIER_HEADS = {
+    "BertForSequenceClassification": CLASSIFIER_HEAD,
+    "BertForTokenClassification": TOKEN_HEAD,
+    "BertForMultipleChoice": CHOICE_HEAD,
 }
 SPAN_ARCHITECTURE = "BertForQuestionAnswering"
 SPAN_PIECES = {
@@ -75,7 +79,7 @@ def find_hugging_face_weights(path: Path) -> Path | None:
 def read_hugging_face(weights: Path) -> Checkpoint:
     """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
 
-    The classifier's head is read where `config.json` names the architecture `BertForSequenceClassification`, those of
+    The head of a classifier is read where `config.json` names an architecture of `CLASSIFIER_HEADS`, those of
     pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
     without a pooler (for tokens, for question answering) are read without it.
 
@@ -107,15 +111,18 @@ def read_hugging_face(weights: Path) -> Checkpoint:
         pieces = hugging_face_pieces(arguments["num_hidden_layers"], tensors.entries.keys())
         shapes = expected_encoder_shapes(arguments)
         classifier = None
-        if CLASSIFIER_ARCHITECTURE in (config.get("architectures") or []):
+        head = next(
+            (CLASSIFIER_HEADS[name] for name in config.get("architectures") or [] if name in CLASSIFIER_HEADS), None
+        )
+        if head != CLASSIFIER_HEAD:
+            pieces = without_absent_pooler(pieces, tensors.entries.keys())
+        if head is not None:
             classifier = _classifier_arguments(config, config_path, tensors)
             classifier["classifier_dropout"] = read_rate(
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
-            pieces |= CLASSIFIER_PIECES
-            shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
-        else:
-            pieces = without_absent_pooler(pieces, tensors.entries.keys())
+            pieces |= classifier_pieces(head)
+            shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"], head)
         pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
         pieces |= pieces_of_head(SPAN_PIECES, tensors.entries.keys())
         shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
@@ -155,6 +162,26 @@ def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[
     return encoder_pieces(
         num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
     )
+
+
+def classifier_pieces(head: str) -> dict[str, Piece]:
+    """Where the variables of a classifier's head stand in a safetensors file.
+
+    Args:
+        head: str, its name here, one of `CLASSIFIER_HEADS`.
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> classifier_pieces("token_logits")["token_logits/bias"].names
+    ('classifier.bias',)
+    """
+    return {
+        f"{head}/kernel": Piece(("classifier.weight",), transposed=True),
+        f"{head}/bias": Piece(("classifier.bias",)),
+    }
 
 
 def hugging_face_pretraining_pieces(names: Collection[str]) -> dict[str, Piece]:

@@ -17,17 +17,18 @@ from safetensors.numpy import save_file
 from keras_bert.checkpoints.config import encoder_arguments as checked_encoder_arguments
 from keras_bert.checkpoints.hugging_face import (
     ACTIVATIONS,
-    CLASSIFIER_ARCHITECTURE,
-    CLASSIFIER_PIECES,
+    CLASSIFIER_HEADS,
     CONFIG_NAME,
     SPAN_ARCHITECTURE,
     SPAN_PIECES,
     TOKENIZER_CONFIG_NAME,
     WEIGHTS_NAME,
+    classifier_pieces,
     hugging_face_pieces,
     hugging_face_pretraining_pieces,
 )
 from keras_bert.checkpoints.layout import (
+    CLASSIFIER_HEAD,
     POOLER_PATHS,
     expected_classifier_shapes,
     expected_encoder_shapes,
@@ -71,7 +72,8 @@ def write_hugging_face(
         path: str or Path of the folder to write.
         encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`; others are not looked at.
         arrays: dict {our variable path: float array}: the encoder's, which may lack the pooler where no head needs it,
-            and those of a classifier's head, of the one for spans, or of the heads of pre-training.
+            and those of the head of a classifier (of texts, tokens or choices), of the one for spans, or of the heads
+            of pre-training.
         classifier_arguments: dict as in a `Checkpoint`, all four of them, or None for an encoder alone. Where
             `label_names` is None, the folder calls the labels `LABEL_0`, `LABEL_1`, ..., as their library does.
         vocabulary: list of str, the wordpieces in the order of their ids, or None.
@@ -134,11 +136,12 @@ def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
     pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)
-    if classifier_arguments is not None:
-        shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier_arguments["num_labels"])
-        pieces |= CLASSIFIER_PIECES
-    elif not any(name in arrays for name in POOLER_PATHS):
+    head = CLASSIFIER_HEADS.get(architecture)
+    if head != CLASSIFIER_HEAD and not any(name in arrays for name in POOLER_PATHS):
         shapes = {name: shape for name, shape in shapes.items() if name not in POOLER_PATHS}
+    if head is not None:
+        shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier_arguments["num_labels"], head)
+        pieces |= classifier_pieces(head)
     for head in _heads_of_pretraining(arrays):
         shapes |= {
             name: shape for name, shape in expected_pretraining_shapes(arguments).items() if name.startswith(head)
@@ -169,7 +172,8 @@ def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
 
 def _architecture(arrays, classifier_arguments):
     if classifier_arguments is not None:
-        return CLASSIFIER_ARCHITECTURE
+        of_arrays = (name for name, head in CLASSIFIER_HEADS.items() if f"{head}/kernel" in arrays)
+        return next(of_arrays, next(iter(CLASSIFIER_HEADS)))
     if any(name in arrays for name in SPAN_PIECES):
         return SPAN_ARCHITECTURE
     heads = _heads_of_pretraining(arrays)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+# Heads with logits for labels: of a text, of each of its tokens, and the one of a choice.
+CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD = "logits", "token_logits", "choice_logits"
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
 
 
@@ -94,12 +96,15 @@ def expected_encoder_shapes(config: Mapping[str, int]) -> dict[str, tuple[int, .
     return shapes | _dense("encoder/pooler", hidden, hidden)
 
 
-def expected_classifier_shapes(hidden_size: int, num_labels: int) -> dict[str, tuple[int, ...]]:
+def expected_classifier_shapes(
+    hidden_size: int, num_labels: int, head: str = CLASSIFIER_HEAD
+) -> dict[str, tuple[int, ...]]:
     """The path and shape of the two variables of a classifier's head (google-research/bert `run_classifier.py`).
 
     Args:
-        hidden_size: int, width of the pooled output.
+        hidden_size: int, width of the vectors that are classified.
         num_labels: int, number of logits.
+        head: str, its name: `CLASSIFIER_HEAD`, `TOKEN_HEAD` or `CHOICE_HEAD`.
 
     Returns:
         A dict {path: shape}.
@@ -109,7 +114,7 @@ def expected_classifier_shapes(hidden_size: int, num_labels: int) -> dict[str, t
     >>> expected_classifier_shapes(4, 3)
     {'logits/kernel': (4, 3), 'logits/bias': (3,)}
     """
-    return _dense("logits", hidden_size, num_labels)
+    return _dense(head, hidden_size, num_labels)
 
 
 def expected_span_shapes(hidden_size: int) -> dict[str, tuple[int, ...]]:

@@ -101,6 +101,39 @@ def word_spans(context):
     return [match.span() for match in _WORD.finditer(context)]
 
 
+def question_of_span(identifier, question, context, span):
+    """A question whose answer is known by its place.
+
+    Args:
+        identifier: str, of the question.
+        question, context: str.
+        span: pair of int, the answer's first character in the context and one past its last; None for an impossible
+            question.
+
+    Returns:
+        `SquadQuestion`, with the words of the answer.
+
+    Raises:
+        ValueError: if the span is no part of the context.
+
+    Example:
+
+    >>> question_of_span("q1", "Where?", "In Paris.", (3, 8)).answers
+    ('Paris',)
+    """
+    if span is None:
+        return SquadQuestion(identifier, question, context, (), True, -1, -1)
+    start, end = span
+    if not 0 <= start < end <= len(context) or {context[start], context[end - 1]} & set(WORD_SEPARATORS):
+        raise ValueError(
+            f"an answer is a part of its context, from its first character to one past its last, neither of them a "
+            f"space; question {identifier} has {span!r} in a context of {len(context)} characters"
+        )
+    words = word_spans(context)
+    first, last = _word_at(words, start), _word_at(words, end - 1)
+    return SquadQuestion(identifier, question, context, (context[start:end],), False, first, last)
+
+
 def _read(path, version, to_train, bad_rows):
     text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
     seen = set()

@@ -5,6 +5,7 @@ import numpy as np
 from absl import logging
 from keras import ops
 
+from keras_bert.checkpoints.layout import CLASSIFIER_HEAD
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
@@ -94,9 +95,9 @@ class BertClassifier(TextModel):
         self.logits = Dense(
             len(self.labels),
             initializer_range=encoder.initializer_range,
-            seed=derive_seed(seed, "logits"),
+            seed=derive_seed(seed, CLASSIFIER_HEAD),
             dtype="float32",
-            name="logits",
+            name=CLASSIFIER_HEAD,
         )
         self.build()
         if not trainable:
@@ -367,7 +368,7 @@ class BertClassifier(TextModel):
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint = read_checkpoint(path)
-        head = checkpoint.classifier_arguments or {}
+        head = checkpoint.arguments_of_head(CLASSIFIER_HEAD)
         problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
         own_labels = head.get("label_names") or head.get("num_labels")
         if labels is None and own_labels is None and problem_type != REGRESSION:
@@ -388,7 +389,7 @@ class BertClassifier(TextModel):
             name=name,
         )
         if not same_head(classifier.labels, problem_type, head):
-            checkpoint = without_head(checkpoint)
+            checkpoint = without_head(checkpoint, CLASSIFIER_HEAD)
         classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
         logging.info("%s", classifier.checkpoint_report)
         return classifier

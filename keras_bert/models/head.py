@@ -1,11 +1,16 @@
 """What all heads have in common: an encoder below, a preprocessor beside it, a loss of their own, and checkpoints."""
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import require_ids
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
 from keras_bert.models.weights import relative_variables
+
+DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
+PREDICTION_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 
 
 class BertHead(keras.Model):
@@ -35,6 +40,7 @@ class BertHead(keras.Model):
         freeze_layers(encoder, freeze)
         self.seed = seed
         self._loss_is_own = True
+        self._fits = 0
 
     def loss_terms(self, labels, outputs, sample_weight=None):
         """The losses of a batch as `{name: (sum, weight)}`."""
@@ -94,6 +100,27 @@ class BertHead(keras.Model):
         """Compiles a loaded model as the saved one was."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
+
+    def require_compiled(self, method):
+        """Raises unless the model was compiled.
+
+        Args:
+            method: str, the name of what is to be called, for the message.
+
+        Raises:
+            ValueError: if it was not.
+        """
+        if not self.compiled:
+            raise ValueError(
+                f"compile the model before `{method}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
+            )
+
+    def next_shuffle_seed(self):
+        """A seed for each call of `fit`, or repeated calls would all visit the examples in one order: int."""
+        self._fits += 1
+        if self.seed is None:
+            return int(np.random.randint(2**31))
+        return derive_seed(self.seed, f"fit {self._fits}")
 
     def variables_by_path(self):
         """The weights by their path: the encoder's under `encoder/`, those of the head's own layers under their names.

@@ -53,7 +53,7 @@ def same_head(labels, problem_type, head):
     Args:
         labels: list of str, the classifier's.
         problem_type: str, the classifier's.
-        head: dict, the checkpoint's `classifier_arguments`; empty if it has no such layer.
+        head: dict, the checkpoint's `arguments_of_head`; empty if it has no such layer.
 
     Returns:
         bool. A layer without named labels fits any names, if there are as many.
@@ -69,16 +69,17 @@ def same_head(labels, problem_type, head):
     return labels == names if names else len(labels) == number
 
 
-def without_head(checkpoint):
+def without_head(checkpoint, head):
     """A checkpoint whose classification layer counts among what was not used.
 
     Args:
         checkpoint: a `keras_bert.checkpoints.checkpoint.Checkpoint`.
+        head: str, the name that the paths of the layer's variables begin with.
 
     Returns:
         A Checkpoint.
     """
-    arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith("logits/")}
+    arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith(f"{head}/")}
     left = {name for path in checkpoint.arrays if path not in arrays for name in checkpoint.tensor_names[path]}
     return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
 

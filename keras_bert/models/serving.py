@@ -11,7 +11,7 @@ _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 _WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
 
 
-def text_signatures(model, text_names, answer, answer_texts=None):
+def text_signatures(model, text_names, answer, answer_texts=None, several=()):
     """The functions that an exported model offers, with the inputs of each.
 
     Args:
@@ -19,18 +19,25 @@ def text_signatures(model, text_names, answer, answer_texts=None):
         text_names: tuple of str, the names of its text inputs.
         answer: function of a dict of ids that gives a dict of named outputs.
         answer_texts: function of a dict of texts that does; None is `answer` of the preprocessor's ids.
+        several: tuple of str, the names of those text inputs that have several texts a row; the ids have an axis for
+            them, too.
 
     Returns:
         dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
         `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
-        text inputs.
+        text inputs. Several texts a row are [batch, number], filled up with "".
     """
-    features = {name: tf.io.FixedLenFeature([], tf.string) for name in text_names}
+    features = {
+        name: tf.io.RaggedFeature(tf.string) if name in several else tf.io.FixedLenFeature([], tf.string)
+        for name in text_names
+    }
 
     def from_ids(ids):
         longest = model.encoder.max_position_embeddings
         message = f"the ids are longer than the {longest} positions of the model"
-        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[1], longest, message)]):
+        with tf.control_dependencies(
+            [tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[-1], longest, message)]
+        ):
             ids = {name: tf.identity(values) for name, values in ids.items()}
         return answer(ids)
 
@@ -38,11 +45,13 @@ def text_signatures(model, text_names, answer, answer_texts=None):
         return answer(model.preprocessor(texts)) if answer_texts is None else answer_texts(texts)
 
     def from_examples(inputs):
-        return from_texts(tf.io.parse_example(inputs["examples"], features))
+        texts = tf.io.parse_example(inputs["examples"], features)
+        return from_texts({name: text.to_tensor("") if name in several else text for name, text in texts.items()})
 
-    ids_spec = tf.TensorSpec([None, None], tf.int32)
+    text_specs = {name: tf.TensorSpec([None, None] if name in several else [None], tf.string) for name in text_names}
+    ids_spec = tf.TensorSpec([None, None, None] if several else [None, None], tf.int32)
     return {
-        "serving_default": (from_texts, {name: tf.TensorSpec([None], tf.string) for name in text_names}),
+        "serving_default": (from_texts, text_specs),
         "tokens": (from_ids, dict.fromkeys(_ID_NAMES, ids_spec)),
         "examples": (from_examples, {"examples": tf.TensorSpec([None], tf.string)}),
     }
@@ -55,7 +64,8 @@ def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
         text_names: tuple of str, the names of the text inputs.
         ids_of_texts: function of a dict of lists of texts that gives a dict of ids, of which `token_ids`,
             `segment_ids` and `padding_mask` are taken.
-        texts: tuple of str, each of which stands for all inputs, or of dicts of name to str.
+        texts: tuple of str, each of which stands for all inputs, or of dicts of name to str, or to a list of str where
+            an input has several texts a row.
 
     Returns:
         list of `(signature name, {input name: array})`.
@@ -74,10 +84,14 @@ def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
 
 def _example(inputs, row):
     features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[row].encode()]))
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in _texts_of(texts[row])]))
         for name, texts in inputs.items()
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def _texts_of(value):
+    return [value] if isinstance(value, str) else value
 
 
 def export_head(head, path, dtype, signatures, text_names, ids_of_texts=None, warmup_texts=_WARMUP_TEXTS, assets=None):

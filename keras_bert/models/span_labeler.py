@@ -9,9 +9,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import BertHead
-from keras_bert.models.prediction import Predictor
-from keras_bert.models.text_model import PREDICTION_BATCH_SIZE
+from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.weights import assign_arrays
 
 _SPANS = "spans"
@@ -20,7 +18,7 @@ _NEVER = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertSpanLabeler(BertHead):
+class BertSpanLabeler(TokenizedHead):
     """BERT with a layer that says of every token how well an answer begins, and ends, with it (paper, section 4.2;
     google-research/bert, run_squad.py).
 
@@ -53,7 +51,6 @@ class BertSpanLabeler(BertHead):
         self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
-        self._predictor = Predictor(_stacked_logits)
         # In float32, like the loss, and as the order of the answers hangs on small differences.
         self.spans = Dense(
             2,
@@ -114,27 +111,71 @@ class BertSpanLabeler(BertHead):
             return ops.ones_like(labels[:, 0], dtype="float32")
         return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
 
-    def predict_logits(self, windows, batch_size=PREDICTION_BATCH_SIZE, verbose=0):
+    @staticmethod
+    def predicted(model, batch):
+        """float32 [windows, 2, length]: the logits of starts and ends."""
+        outputs = model(batch, training=False)
+        return ops.stack([outputs["start_logits"], outputs["end_logits"]], axis=1)
+
+    def tokenize(self, x, y=None):
+        """Questions and contexts as windows of ids.
+
+        Args:
+            x: dict with `question` and `context`, lists of str of equal length; or an iterable of `SquadQuestion`, as
+                `keras_bert.data.squad.read_squad(path, to_train=True)` gives, which bring their answers.
+            y: list, for each question the answer's first character and one past its last, in the context, or None where
+                the context has no answer. None for questions without labels.
+
+        Returns:
+            `TokenizedExamples`, a row for each window.
+
+        Raises:
+            ValueError: if there is no preprocessor, the numbers differ, or an answer is not in its context.
+
+        Example:
+
+        >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
+        >>> encoder = BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
+        >>> labeler.tokenize({"question": ["Where?"], "context": ["In Paris"]}, [(3, 8)]).labels.tolist()
+        [[4, 4]]
+        """
+        from keras_bert.data.squad import question_of_span
+        from keras_bert.data.tokenized_questions import tokenize_questions
+
+        self.require_preprocessor()
+        if not isinstance(x, dict):
+            return tokenize_questions(x, self.preprocessor, to_train=True).windows
+        if set(x) != {"question", "context"}:
+            raise ValueError(f"questions are a dict with question and context, got one with {sorted(x)}")
+        spans = [None] * len(x["question"]) if y is None else list(y)
+        if not len(spans) == len(x["question"]) == len(x["context"]):
+            raise ValueError(
+                f"there must be a context and an answer for each question; got {len(x['question'])} questions, "
+                f"{len(x['context'])} contexts and {len(spans)} answers"
+            )
+        questions = [
+            question_of_span(str(number), question, context, span)
+            for number, (question, context, span) in enumerate(zip(x["question"], x["context"], spans, strict=True))
+        ]
+        return tokenize_questions(questions, self.preprocessor, to_train=y is not None).windows
+
+    def predict_logits(self, windows, batch_size=None, verbose=0):
         """The logits of tokenized windows.
 
         Args:
             windows: `TokenizedExamples`, as `TokenizedQuestions` has them.
-            batch_size: int. Windows in a batch; those of like length come together.
+            batch_size: int. Windows in a batch; 64 if None.
             verbose: as in Keras' `predict`.
 
         Returns:
             A pair of float32 arrays [windows, longest], of the starts and the ends; -1e9 behind a window's own tokens.
         """
-        from keras_bert.data.batching import sorted_batches
-        from keras_bert.training.strategy import needs_static_shapes
-
-        batches, order = sorted_batches(windows, batch_size, needs_static_shapes(self.distribute_strategy))
-        outputs = self._predictor.outputs_of_batches(self, batches, verbose)
         logits = np.full([2, len(windows), int(windows.lengths.max())], _NEVER, "float32")
-        rows = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
-        for of_batch, output in zip(rows, outputs, strict=True):
+        for numbers, output in self.outputs(windows, batch_size, verbose):
             length = min(output.shape[2], logits.shape[2])
-            logits[:, of_batch, :length] = np.moveaxis(output, 1, 0)[:, : len(of_batch), :length]
+            logits[:, numbers, :length] = np.moveaxis(output, 1, 0)[:, :, :length]
         return tuple(logits)
 
     def answer(self, questions, contexts, n_best=1, max_answer_length=30, null_threshold=None):
@@ -292,9 +333,3 @@ class BertSpanLabeler(BertHead):
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
         logging.info("%s", labeler.checkpoint_report)
         return labeler
-
-
-def _stacked_logits(labeler, ids):
-    """float32 [windows, 2, length]."""
-    outputs = labeler(ids, training=False)
-    return ops.stack([outputs["start_logits"], outputs["end_logits"]], axis=1)

@@ -4,12 +4,8 @@ import keras
 import numpy as np
 
 from keras_bert.data.columns import text_columns
-from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.head import BertHead
+from keras_bert.models.head import DEFAULT_BATCH_SIZE, PREDICTION_BATCH_SIZE, BertHead
 from keras_bert.models.prediction import Predictor
-
-DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
-PREDICTION_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 
 
 class TextModel(BertHead):
@@ -32,7 +28,6 @@ class TextModel(BertHead):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._fits = 0
         self._predictor = Predictor()
 
     def encode_labels(self, labels):
@@ -72,7 +67,7 @@ class TextModel(BertHead):
         Raises:
             ValueError, TypeError: on labels, texts or ids that do not fit the model.
         """
-        self._require_compiled("fit")
+        self.require_compiled("fit")
         self._refuse_windows_on_replicas()
         sample_weight = kwargs.pop("sample_weight", None)
         validation_data = kwargs.pop("validation_data", None)
@@ -99,7 +94,7 @@ class TextModel(BertHead):
         Returns:
             What Keras returns: a list of numbers, or a dict with `return_dict=True`.
         """
-        self._require_compiled("evaluate")
+        self.require_compiled("evaluate")
         self._refuse_windows_on_replicas()
         if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
             return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
@@ -215,15 +210,8 @@ class TextModel(BertHead):
         if columns is not None:
             self._count_tokens(columns)
             preprocess = self.preprocessor
-        seed = self._next_shuffle_seed() if shuffle else None
+        seed = self.next_shuffle_seed() if shuffle else None
         return {"x": text_batches(examples, preprocess, batch_size, y, sample_weight, seed), "shuffle": False}
-
-    def _next_shuffle_seed(self):
-        """A seed for each call of `fit`, or repeated calls would all visit the examples in one order."""
-        self._fits += 1
-        if self.seed is None:
-            return int(np.random.randint(2**31))
-        return derive_seed(self.seed, f"fit {self._fits}")
 
     def _validation_data(self, data, batch_size):
         if hasattr(data, "element_spec"):
@@ -303,12 +291,6 @@ class TextModel(BertHead):
             raise ValueError(
                 f'long_texts="windows" cannot be shared out between {replicas} replicas, which would part the windows '
                 'of a text; use long_texts="truncate", or a single device'
-            )
-
-    def _require_compiled(self, what):
-        if not self.compiled:
-            raise ValueError(
-                f"compile the model before `{what}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
             )
 
 

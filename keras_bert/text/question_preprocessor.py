@@ -9,7 +9,7 @@ from keras_bert.text.inputs import text_tensor
 from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS, pack
 from keras_bert.text.questions import QuestionWindows, split_questions
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.words import tokenize_words
+from keras_bert.text.words import WORD_SEPARATORS, tokenize_words
 
 # Defaults of google-research/bert run_squad.py.
 SEQUENCE_LENGTH = 384
@@ -231,7 +231,8 @@ def find_answers(
     n_best: int = N_BEST,
     max_answer_length: int = MAX_ANSWER_LENGTH,
 ) -> AnswersInContexts:
-    """Finds the best answers, all of different wording, in the contexts as they were written.
+    """Finds the best answers, all of different wording, in the contexts as they were written, but that white space
+    becomes a single space.
 
     Source: `write_predictions` in google-research/bert `run_squad.py`, but that an answer reaches from the first to the
     last character of its tokens.
@@ -263,6 +264,8 @@ def find_answers(
     starts = tf.gather(prepared.start_bytes.values, offset + spans.starts)
     ends = tf.gather(prepared.end_bytes.values, offset + spans.ends)
     texts = tf.strings.substr(tf.gather(contexts, spans.rows), starts, ends - starts)
+    # As the original, which puts the words of an answer together again with a space between them.
+    texts = tf.strings.regex_replace(texts, f"[{WORD_SEPARATORS}]+", " ")
 
     number = tf.size(contexts)
     kept = _first_of_each_wording(spans.rows, texts, number, n_best)

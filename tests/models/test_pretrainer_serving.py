@@ -113,7 +113,7 @@ def test_what_cannot_be_is_refused(pretrainer, tmp_path, exported):
         BertPretrainer(toy_encoder(), preprocessor=plain)
     with pytest.raises(ValueError, match="has 22 wordpieces and the encoder 20 embeddings"):
         BertPretrainer(toy_encoder(vocab_size=20), preprocessor=preprocessor())
-    with pytest.raises(ValueError, match="sequence_length=64 is beyond the encoder.s 32 positions"):
+    with pytest.raises(ValueError, match="sequence_length=64 is beyond the encoder's 32 positions"):
         BertPretrainer(toy_encoder(), preprocessor=preprocessor(sequence_length=64))
     with pytest.raises(ValueError, match="must truncate texts"):
         BertPretrainer(toy_encoder(), preprocessor=preprocessor(long_texts="windows"))

@@ -1,0 +1,295 @@
+"""BERT that chooses among continuations of a text."""
+
+import keras
+import numpy as np
+from absl import logging
+from keras import ops
+
+from keras_bert.checkpoints.layout import CHOICE_HEAD
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.tokenized_head import TokenizedHead
+from keras_bert.models.weights import assign_arrays
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertMultipleChoice(TokenizedHead):
+    """BERT with one vector whose product with the pooled output of a prompt and a choice is the choice's score (paper,
+    section 4.4).
+
+    Differs from BERT: the score has a bias, as in Hugging Face's checkpoints; it is the same for all choices, so that
+    no softmax sees it.
+
+    Args:
+        encoder: a `BertEncoder` with a pooler.
+        preprocessor: a `BertPreprocessor`, or None for a model that takes ids only.
+        dropout: float. Dropout on the pooled output.
+        freeze: what training leaves as it is, as for `BertClassifier`.
+        seed: int or None. Seed of the new layer, of its dropout, and of the order in which `fit` visits the questions.
+        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+
+    Inputs: the encoder's dict of ids, [questions, choices, length]; any number of choices, the same for all questions
+        of a batch.
+
+    Outputs: float32 logits [questions, choices].
+
+    Raises:
+        ValueError: if the preprocessor does not fit the encoder, or that has no pooler; on an unknown freeze.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains", "pours"], True)
+    >>> model = BertMultipleChoice(encoder, keras_bert.BertPreprocessor(tokenizer, sequence_length=8), seed=0)
+    >>> model.compile(keras_bert.BertAdamW(1e-2))
+    >>> questions = {"prompt": ["it", "it"] * 8, "choices": [["rains", "pours"], ["pours", "rains"]] * 8}
+    >>> history = model.fit(questions, [1, 0] * 8, epochs=8, verbose=0)
+    >>> model.choose({"prompt": ["it"], "choices": [["pours", "rains"]]})
+    [0]
+    """
+
+    def __init__(
+        self,
+        encoder,
+        preprocessor=None,
+        dropout=0.1,  # as before the classifier's layer; the paper names no other
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        dtype=None,
+        trainable=True,
+    ):
+        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        if not encoder.with_pooler:
+            raise ValueError("choices are scored by the pooled output: the encoder must be made with with_pooler=True")
+        if preprocessor is not None and preprocessor.long_texts != "truncate":
+            raise ValueError(f"choices are truncated: the preprocessor has long_texts={preprocessor.long_texts!r}")
+        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
+        # In float32, like the loss.
+        self.score = Dense(
+            1,
+            initializer_range=encoder.initializer_range,
+            seed=derive_seed(seed, CHOICE_HEAD),
+            dtype="float32",
+            name=CHOICE_HEAD,
+        )
+        self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
+
+    def build(self, input_shape=None):
+        """Creates the layer's variables; the encoder has its own already."""
+        if self.built:
+            return
+        self.score.build((None, self.encoder.hidden_size))
+        self.built = True
+
+    def call(self, inputs, training=False):
+        """Logits of the choices of a batch; see the class."""
+        token_ids = inputs["token_ids"]
+        if len(token_ids.shape) != 3:
+            raise ValueError(f"ids of choices must be [questions, choices, length], got {tuple(token_ids.shape)}")
+        choices, length = ops.shape(token_ids)[1:]
+        flat = {name: ops.reshape(values, (-1, length)) for name, values in inputs.items()}
+        pooled = self.encoder(flat, training=training)["pooled_output"]  # [questions * choices, hidden]
+        return ops.reshape(self.score(self.dropout(pooled, training=training)), (-1, choices))
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The loss of a batch.
+
+        Args:
+            labels: int [questions], the number of the right choice.
+            outputs: float32 logits [questions, choices].
+            sample_weight: float [questions] or None.
+
+        Returns:
+            `{"loss": (sum, weight)}`: the cross-entropies over the choices times the weights, and the weights' sum.
+        """
+        labels = ops.reshape(labels, (-1,))
+        weights = self._weights(labels, sample_weight)
+        losses = ops.sparse_categorical_crossentropy(labels, outputs, from_logits=True)
+        return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            `{"loss": weight}`, the sum of the weights.
+        """
+        return {"loss": ops.sum(self._weights(ops.reshape(labels, (-1,)), sample_weight))}
+
+    def _weights(self, labels, sample_weight):
+        if sample_weight is None:
+            return ops.ones_like(labels, dtype="float32")
+        return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
+
+    def default_metrics(self):
+        """Accuracy."""
+        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+    def tokenize(self, x, y=None):
+        """Prompts and their choices as ids, a row for each pair of them.
+
+        Args:
+            x: dict with `prompt`, a list of str, and `choices`, a list of lists of str, of equal length.
+            y: list of int, the number of each question's right choice, from 0; or None.
+
+        Returns:
+            `TokenizedExamples` with choices.
+
+        Raises:
+            ValueError: if there is no preprocessor, the numbers of prompts, choices and labels differ, questions have
+                different numbers of choices, or a label is no number of a choice.
+
+        Example:
+
+        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains"], True)
+        >>> encoder = BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> model = BertMultipleChoice(encoder, keras_bert.BertPreprocessor(tokenizer, sequence_length=8), seed=0)
+        >>> examples = model.tokenize({"prompt": ["it"], "choices": [["rains", "it rains"]]}, [0])
+        >>> len(examples), examples.lengths.tolist()
+        (1, [6])
+        """
+        from keras_bert.data.tokenized import tokenize_choices
+
+        self.require_preprocessor()
+        if not isinstance(x, dict) or set(x) != {"prompt", "choices"}:
+            received = f"a dict with {sorted(x)}" if isinstance(x, dict) else type(x).__name__
+            raise ValueError(f"questions are a dict with prompt and choices, got {received}")
+        return tokenize_choices(x["prompt"], x["choices"], self.preprocessor, y)
+
+    def predict(self, x, batch_size=None, verbose=0):
+        """The logits of the choices of questions, in the order given.
+
+        Args:
+            x: questions as for `tokenize`, or `TokenizedExamples`; or ids or a dataset, as Keras' `predict` takes them.
+            batch_size: int. Questions in a batch; 64 if None.
+            verbose: as in Keras' `predict`.
+
+        Returns:
+            float32 array [questions, choices].
+
+        Raises:
+            ValueError: as `tokenize`.
+        """
+        from keras_bert.data.tokenized import TokenizedExamples
+
+        if not isinstance(x, TokenizedExamples):
+            if not (isinstance(x, dict) and "prompt" in x):
+                return super().predict(x, batch_size, verbose)
+            x = self.tokenize(x)
+        logits = np.empty([len(x), x.choices], "float32")
+        for numbers, output in self.outputs(x, batch_size, verbose):
+            logits[numbers] = output
+        return logits
+
+    def choose(self, x, batch_size=None):
+        """The number of the best choice of each question.
+
+        Args:
+            x, batch_size: as for `predict`.
+
+        Returns:
+            list of int.
+        """
+        return self.predict(x, batch_size).argmax(axis=-1).tolist()
+
+    def export(self, path, dtype=None):
+        """Writes a SavedModel that takes prompts and choices, for TensorFlow Serving or `tf.saved_model.load`.
+
+        Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], any number of
+        them; where questions of one request have different numbers, "" fills up, and is never chosen unless all are
+        empty. `examples` takes serialized tf.Examples [batch] with the features `prompt` and `choices`. `tokens` takes
+        `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, choices, length]. Each answers `choice` int32 [batch],
+        the number of the best choice, and `probabilities` float32 [batch, choices]; the first two also `text`, the best
+        choice itself.
+
+        Args:
+            path: str or Path. The folder to write, for example "models/choices/1".
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`; a version is never overwritten.
+            ValueError: if there is no preprocessor, or on an unknown dtype.
+        """
+        from keras_bert.models.multiple_choice_serving import (
+            TEXT_NAMES,
+            WARMUP_QUESTIONS,
+            ids_of_choices,
+            serving_signatures,
+        )
+        from keras_bert.models.serving import export_head
+
+        def ids_of_texts(texts):
+            return ids_of_choices(self.preprocessor, texts["prompt"], texts["choices"])
+
+        return export_head(self, path, dtype, serving_signatures, TEXT_NAMES, ids_of_texts, WARMUP_QUESTIONS)
+
+    def classifier_arguments(self):
+        """What a checkpoint says of this head beside its weights."""
+        return {
+            "num_labels": 1,
+            "label_names": None,
+            "problem_type": None,
+            "classifier_dropout": self.dropout.rate,
+        }
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {**super().get_config(), "dropout": self.dropout.rate}
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path,
+        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
+        lower_case=None,
+        vocabulary=None,
+        dropout=None,
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        **encoder_arguments,
+    ):
+        """A model on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+
+        Args:
+            path: str or Path, as for `BertEncoder.from_checkpoint`.
+            sequence_length: int. The longest prompt and choice in tokens, with [CLS] and both [SEP].
+            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
+            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
+            dropout: float; None takes the checkpoint's, or 0.1.
+            freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
+                `dtype`.
+
+        Returns:
+            A BertMultipleChoice. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
+            not used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
+                `lower_case` contradicts the checkpoint.
+        """
+        from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.models.pretrained import tokenizer_of
+        from keras_bert.text.preprocessor import BertPreprocessor
+
+        checkpoint = read_checkpoint(path)
+        head = checkpoint.arguments_of_head(CHOICE_HEAD)
+        encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
+        preprocessor = BertPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length)
+        rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
+        model = cls(encoder, preprocessor, rate, freeze, seed, name)
+        model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
+        logging.info("%s", model.checkpoint_report)
+        return model

@@ -1,0 +1,122 @@
+"""Heads whose examples are tokenized before training begins: Keras' own `fit` and `evaluate` on what a user writes."""
+
+import keras
+import numpy as np
+
+from keras_bert.models.head import DEFAULT_BATCH_SIZE, PREDICTION_BATCH_SIZE, BertHead
+from keras_bert.models.prediction import Predictor
+
+
+class TokenizedHead(BertHead):
+    """A head that makes `TokenizedExamples` of what a user writes, and trains on batches of like length.
+
+    A subclass says how (`tokenize`). Ids in memory, datasets and generators of ids and numbers are handed to Keras as
+    they are.
+
+    Args:
+        encoder, preprocessor, freeze, name, dtype: as for `BertHead`.
+        seed: int or None. Seed of the new layers, and of the order in which `fit` visits the examples.
+
+    Raises:
+        ValueError: as `BertHead`.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._predictor = Predictor(self.predicted)
+
+    def tokenize(self, x, y=None):
+        """Examples as a user writes them, as `TokenizedExamples`; with labels, if they are given."""
+        raise NotImplementedError
+
+    @staticmethod
+    def predicted(model, batch):
+        """The outputs of a batch of ids as one tensor, rows first, for `outputs`."""
+        return model(batch, training=False)
+
+    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", shuffle=True, **kwargs):
+        """Trains on examples; Keras' `fit` with the same arguments.
+
+        Args:
+            x, y: examples and their labels, as `tokenize` takes them; or ids, a dataset or a generator, as Keras does.
+            batch_size: int. Examples in a batch, which are of like length; 32 if None.
+            epochs, verbose, shuffle: as in Keras.
+            **kwargs: as in Keras; `validation_data` may be a pair of examples and labels.
+
+        Returns:
+            A Keras History.
+
+        Raises:
+            ValueError, TypeError: on examples or labels that do not fit the model.
+        """
+        self.require_compiled("fit")
+        validation = kwargs.get("validation_data")
+        if isinstance(validation, (tuple, list)) and len(validation) == 2 and not _is_for_keras(validation[0]):
+            size = kwargs.pop("validation_batch_size", None) or batch_size
+            kwargs["validation_data"] = self._evaluation_batches(*validation, size)
+        if _is_for_keras(x):
+            return super().fit(x, y, batch_size, epochs, verbose, shuffle=shuffle, **kwargs)
+        from keras_bert.data.batching import BatchPlan, training_batches
+
+        examples = self._labelled(x, y)
+        seed = self.next_shuffle_seed() if shuffle else None
+        plan = BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE, seed=seed)
+        kwargs.setdefault("steps_per_epoch", plan.batches_per_epoch)
+        return super().fit(training_batches(examples, plan), epochs=epochs, verbose=verbose, shuffle=False, **kwargs)
+
+    def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", **kwargs):
+        """The loss, and metrics if `compile` was given some; Keras' `evaluate` with the same arguments.
+
+        Args:
+            x, y, batch_size: as for `fit`.
+            verbose, **kwargs: as in Keras.
+
+        Returns:
+            What Keras returns: a list of numbers, or a dict with `return_dict=True`.
+        """
+        self.require_compiled("evaluate")
+        if _is_for_keras(x):
+            return super().evaluate(x, y, batch_size, verbose, **kwargs)
+        return super().evaluate(self._evaluation_batches(x, y, batch_size), verbose=verbose, **kwargs)
+
+    def outputs(self, examples, batch_size=None, verbose=0):
+        """What `predicted` gives for examples; those of like length come together.
+
+        Args:
+            examples: `TokenizedExamples`; labels are not looked at.
+            batch_size: int. Examples in a batch; 64 if None.
+            verbose: as in Keras' `predict`.
+
+        Returns:
+            list, for each batch a pair: int array, the numbers of its examples, and their outputs, an array with one
+            row for each.
+        """
+        from keras_bert.data.batching import sorted_batches
+        from keras_bert.training.strategy import needs_static_shapes
+
+        is_static = needs_static_shapes(self.distribute_strategy)
+        batches, order = sorted_batches(examples, batch_size or PREDICTION_BATCH_SIZE, is_static)
+        outputs = self._predictor.outputs_of_batches(self, batches, verbose)
+        numbers = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
+        # A last batch of static shape ends with rows of padding.
+        return [(of_batch, output[: len(of_batch)]) for of_batch, output in zip(numbers, outputs, strict=True)]
+
+    def _labelled(self, x, y):
+        from keras_bert.data.tokenized import TokenizedExamples
+
+        examples = x if isinstance(x, TokenizedExamples) else self.tokenize(x, y)
+        if examples.labels is None:
+            raise ValueError("there are no labels: y is None")
+        return examples
+
+    def _evaluation_batches(self, x, y, batch_size):
+        from keras_bert.data.batching import BatchPlan
+
+        examples = self._labelled(x, y)
+        plan = BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE)
+        return plan.epoch(0).map(examples.batch, num_parallel_calls=1).prefetch(2)
+
+
+def _is_for_keras(x):
+    is_ids = isinstance(x, dict) and "token_ids" in x
+    return is_ids or hasattr(x, "element_spec") or hasattr(x, "__next__") or isinstance(x, keras.utils.PyDataset)
