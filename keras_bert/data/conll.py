@@ -83,7 +83,7 @@ def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix
     if comment_prefix == "":
         raise ValueError('comment_prefix must be at least one character, got ""; give None for files without comments')
     scheme = PLAIN if scheme is None else scheme
-    check_tag("O", scheme)
+    check_tag("O", scheme)  # raises for an unknown scheme
     files = find_files(paths)
     parse = functools.partial(_parse, token_column, tag_column, scheme)
     bad_rows = BadRows() if bad_rows is None else bad_rows
