@@ -3,16 +3,18 @@
 import numpy as np
 from absl import logging
 
+from keras_bert.checkpoints.layout import CLASSIFIER_HEAD
 from keras_bert.data.in_memory import log_long_texts
 from keras_bert.data.tokenized import tokenize_examples
 from keras_bert.metrics.classification import classification_report, multi_label_report
 from keras_bert.metrics.correlation import regression_report
-from keras_bert.metrics.figures import confusion_matrix_figure, training_curve_figure
+from keras_bert.metrics.figures import confusion_matrix_figure
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from tasks.task import FineTuningTask, by_split, describe_data
 
 
-class Classification:
+class Classification(FineTuningTask):
     """A classification task on given examples.
 
     Args:
@@ -51,54 +53,13 @@ class Classification:
         form=None,
         models_of=(),
     ):
-        self.name = name
+        super().__init__(name, score, train, evaluation, prediction, bad_rows, models_of)
         self.labels = labels
         self.problem_type = problem_type
         self.is_pair = is_pair
         self._metrics = metrics
-        self._train = train
-        self._evaluation = evaluation or {}
-        self._prediction = prediction or {}
         self._write = write
-        self._bad_rows = bad_rows
         self._form = form or {}
-        self._models_of = (name, *models_of)
-        self._tokenized = {}
-        first = next(iter(self._evaluation), None)
-        self.score = None if first is None else f"{first}/{score}"
-
-    def check(self, modes):
-        """Refuses modes that there is no data for.
-
-        Args:
-            modes: collection of str.
-
-        Raises:
-            ValueError: if there is none.
-        """
-        for mode, data, what in (
-            ("train", self._train, "examples to train on"),
-            ("train", self._evaluation, "labelled examples to choose the best model by"),
-            ("eval", self._evaluation, "labelled examples to evaluate on"),
-            ("predict", self._prediction, "examples to predict"),
-        ):
-            if mode in modes and not data:
-                raise ValueError(f"--mode has {mode!r}, but {self.name} has no {what}")
-
-    def check_configuration(self, configuration):
-        """Refuses the model of a run for another task.
-
-        Args:
-            configuration: dict, of the run.
-
-        Raises:
-            ValueError: if the run was for another task.
-        """
-        if configuration.get("task") not in self._models_of:
-            raise ValueError(
-                f"the model is of a run for the task {configuration.get('task')!r}, and this is {self.name!r}; "
-                "give the folder of a run for this task"
-            )
 
     def configuration(self, model):
         """What identifies the task and its data in a run's configuration.
@@ -115,14 +76,12 @@ class Classification:
         for split, examples in self._evaluation.items():
             data[split] = self._tokenize(split, examples, model)
             self._metrics(self._true_values(data[split]), self._true_values(data[split]), len(model.labels))
-        for examples in self._prediction.values():
-            for _ in examples:
-                pass
+        self.read_predictions_once()
         return {
             "task": self.name,
             "labels": self.labels,
             "problem_type": self.problem_type,
-            "data": {split: f"{len(examples)} examples, {examples.fingerprint()}" for split, examples in data.items()},
+            "data": describe_data(data, "examples"),
             **self._form,
         }
 
@@ -150,30 +109,23 @@ class Classification:
             dtype=precision,
             **arguments,
         )
-        if trained and any(name.startswith("logits/") for name in model.checkpoint_report.random):
-            raise ValueError(
-                f"{checkpoint} has no trained classification layer for the labels {model.labels} "
-                f"({self.problem_type}); train one (--mode=train), or give the model of a run that has"
-            )
+        if trained:
+            what = f"classification layer for the labels {model.labels} ({self.problem_type})"
+            self.require_trained(model, CLASSIFIER_HEAD, checkpoint, what)
         return model
 
     def training_examples(self, model):
         """The examples to train on, as `TokenizedExamples`."""
         return self._tokenize("train", self._train, model)
 
-    def evaluate(self, model, batch_size):
-        """The metrics of all evaluation splits: dict of "split/metric" to float."""
-        results = {}
-        for split, examples in self._evaluation.items():
-            tokenized = self._tokenize(split, examples, model)
-            _, predictions = self._predict(model, tokenized, batch_size)
-            results |= self._split_metrics(model, split, tokenized, predictions)
-        return results
+    def split_metrics(self, model, split, batch_size):
+        """The metrics of an evaluation split: dict of name to float."""
+        tokenized = self._tokenize(split, self._evaluation[split], model)
+        return self._metrics_of(model, split, tokenized, self._predict(model, tokenized, batch_size)[1])
 
-    def _split_metrics(self, model, split, tokenized, predictions):
+    def _metrics_of(self, model, split, tokenized, predictions):
         self._warn_of_one_class(model, split, tokenized.labels, predictions)
-        metrics = self._metrics(self._true_values(tokenized), predictions, len(model.labels))
-        return {f"{split}/{name}": value for name, value in metrics.items()}
+        return self._metrics(self._true_values(tokenized), predictions, len(model.labels))
 
     def report(self, model, run_dir, batch_size):
         """All figures of the evaluation splits, by class where there are classes; draws their confusion matrices.
@@ -185,7 +137,7 @@ class Classification:
         for split, examples in self._evaluation.items():
             tokenized = self._tokenize(split, examples, model)
             _, predictions = self._predict(model, tokenized, batch_size)
-            metrics |= self._split_metrics(model, split, tokenized, predictions)
+            metrics[split] = self._metrics_of(model, split, tokenized, predictions)
             truth = self._true_values(tokenized)
             if self.problem_type == REGRESSION:
                 reports[split] = regression_report(truth, predictions)
@@ -195,7 +147,7 @@ class Classification:
                 reports[split] = classification_report(truth, predictions, model.labels)
                 file = run_dir / f"confusion_matrix_{split}.png"
                 confusion_matrix_figure(file, reports[split]["confusion_matrix"], model.labels)
-        return metrics, reports
+        return by_split(metrics), reports
 
     def write_predictions(self, model, folder, batch_size):
         """Predicts all prediction splits.
@@ -219,20 +171,14 @@ class Classification:
         """Writes the SavedModel, and gives its Path."""
         return model.export(folder, dtype=dtype, pairs=self.is_pair)
 
-    def draw_training_curve(self, folder, log):
-        """Draws loss and metrics over the updates."""
-        training_curve_figure(folder / "training_curve.png", log)
-
     def _tokenize(self, split, examples, model):
-        # Once for all trials: they share data, vocabulary and length.
-        if split not in self._tokenized:
+        def tokenize():
             tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
             logging.info("%s: %d examples", split, len(tokenized))
             log_long_texts(tokenized.token_counts, model.preprocessor.sequence_length, "truncated")
-            if self._bad_rows is not None:
-                self._bad_rows.log_total()
-            self._tokenized[split] = tokenized
-        return self._tokenized[split]
+            return tokenized
+
+        return self.tokenized_once(split, tokenize)
 
     def _predict(self, model, tokenized, batch_size):
         """Probabilities or values [examples, labels], and the predictions in the form that metrics take."""

@@ -228,14 +228,7 @@ def task_arguments():
 
 def main(argv):
     """Flags to keyword arguments."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; repeat --train_file for several files")
-    from tasks.fine_tuning import fine_tune
-
-    tasks.flags.log_to_standard_error()
-    with tasks.flags.errors_without_traceback("tasks.classify"):
-        arguments = tasks.flags.fine_tuning_arguments()
-        fine_tune(own_classification(**task_arguments()), **arguments)
+    tasks.flags.run_fine_tuning("tasks.classify", lambda values: own_classification(**task_arguments()), argv)
 
 
 if __name__ == "__main__":

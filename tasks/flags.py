@@ -5,7 +5,7 @@ import logging as standard_logging
 import os
 import sys
 
-from absl import flags, logging
+from absl import app, flags, logging
 
 import tasks.distribution
 from tasks.interruption import TERMINATED
@@ -169,6 +169,27 @@ def fine_tuning_arguments():
         "data_service": values.data_service,
         "given": frozenset(name for name in values if values[name].present),
     }
+
+
+def run_fine_tuning(program, make_task, argv):
+    """What every fine-tuning program does, once its flags are parsed.
+
+    Args:
+        program: str, its name.
+        make_task: function of the flags' values that gives the task, as `tasks.fine_tuning.fine_tune` wants it.
+        argv: list of str, what the command line has beside flags.
+
+    Raises:
+        absl.app.UsageError: if there is anything.
+    """
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}; every file has its flag, repeated for several")
+    from tasks.fine_tuning import fine_tune
+
+    log_to_standard_error()
+    with errors_without_traceback(program):
+        arguments = fine_tuning_arguments()
+        fine_tune(make_task(flags.FLAGS), **arguments)
 
 
 def log_to_standard_error():

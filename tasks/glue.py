@@ -84,16 +84,13 @@ def glue_classification(task, modes, data_dir, data_source, skip_bad_rows):
 
 def main(argv):
     """Flags to keyword arguments."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-    from tasks.fine_tuning import fine_tune
-
-    values = flags.FLAGS
-    tasks.flags.log_to_standard_error()
-    with tasks.flags.errors_without_traceback("tasks.glue"):
-        arguments = tasks.flags.fine_tuning_arguments()
-        task = glue_classification(values.task, values.mode, values.data_dir, values.data_source, values.skip_bad_rows)
-        fine_tune(task, **arguments)
+    tasks.flags.run_fine_tuning(
+        "tasks.glue",
+        lambda values: glue_classification(
+            values.task, values.mode, values.data_dir, values.data_source, values.skip_bad_rows
+        ),
+        argv,
+    )
 
 
 if __name__ == "__main__":

@@ -7,15 +7,16 @@ from absl import logging
 
 from keras_bert.data.squad_predictions import answer_questions, at_threshold, write_squad_predictions
 from keras_bert.data.tokenized_questions import tokenize_questions
-from keras_bert.metrics.figures import training_curve_figure
 from keras_bert.metrics.squad import squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
 from tasks.saved_models import RESULTS_NAME
+from tasks.task import FineTuningTask, by_split, describe_data
 
 _BEST_THRESHOLD = "best_f1_threshold"
+_FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 
 
-class QuestionAnswering:
+class QuestionAnswering(FineTuningTask):
     """SQuAD's task, version 1.1 or 2.0.
 
     Args:
@@ -45,52 +46,21 @@ class QuestionAnswering:
         prediction=None,
         bad_rows=None,
     ):
-        self.name = f"squad{version}"
+        # Which threshold is best is only known at the end: models are compared by what they would score with theirs.
+        super().__init__(
+            f"squad{version}",
+            "best_f1" if version == "2.0" else "f1",
+            train,
+            evaluation,
+            prediction,
+            bad_rows,
+            models_of=("squad1.1", "squad2.0"),  # of either version
+            flags=_FLAGS,
+        )
         self._version = version
         self._windows = {"stride": stride, "max_query_length": max_query_length}
         self._answers = {"n_best": n_best, "max_answer_length": max_answer_length}
         self._null_threshold = null_threshold
-        self._train = train
-        self._evaluation = evaluation or {}
-        self._prediction = prediction or {}
-        self._bad_rows = bad_rows
-        self._tokenized = {}
-        first = next(iter(self._evaluation), None)
-        # Which threshold is best is only known at the end: models are compared by what they would score with theirs.
-        self.score = None if first is None else f"{first}/{'best_f1' if version == '2.0' else 'f1'}"
-
-    def check(self, modes):
-        """Refuses modes that there is no data for.
-
-        Args:
-            modes: collection of str.
-
-        Raises:
-            ValueError: if there is none.
-        """
-        for mode, data, flag in (
-            ("train", self._train, "--train_file"),
-            ("train", self._evaluation, "--eval_file, by which the best model is chosen"),
-            ("eval", self._evaluation, "--eval_file"),
-            ("predict", self._prediction, "--predict_file"),
-        ):
-            if mode in modes and not data:
-                raise ValueError(f"--mode has {mode!r}, which needs {flag}")
-
-    def check_configuration(self, configuration):
-        """Refuses the model of a run for another task; one of the other version may be used.
-
-        Args:
-            configuration: dict, of the run.
-
-        Raises:
-            ValueError: if the run was for another task.
-        """
-        if not str(configuration.get("task")).startswith("squad"):
-            raise ValueError(
-                f"the model is of a run for the task {configuration.get('task')!r}, and this is {self.name!r}; give "
-                "the folder of a run that answers questions"
-            )
 
     def configuration(self, model):
         """What identifies the task and its data in a run's configuration.
@@ -109,14 +79,12 @@ class QuestionAnswering:
             data[split] = tokenized.windows
             # Refuses a file without answers, which would only be noticed after an epoch.
             squad_metrics({}, _right_answers(tokenized), self._version)
-        for questions in self._prediction.values():
-            for _ in questions:
-                pass
+        self.read_predictions_once()
         return {
             "task": self.name,
             **self._windows,
             **self._answers,
-            "data": {split: f"{len(windows)} windows, {windows.fingerprint()}" for split, windows in data.items()},
+            "data": describe_data(data, "windows"),
         }
 
     def make_model(self, checkpoint, max_seq_length, precision, trained=False, dropout=None, **arguments):
@@ -141,25 +109,18 @@ class QuestionAnswering:
         model = BertSpanLabeler.from_checkpoint(
             checkpoint, sequence_length=max_seq_length, dtype=precision, **self._windows, **arguments
         )
-        if trained and any(name.startswith("spans/") for name in model.checkpoint_report.random):
-            raise ValueError(
-                f"{checkpoint} has no trained layer for spans; train one (--mode=train), or give the model of a run "
-                "that has"
-            )
+        if trained:
+            self.require_trained(model, "spans", checkpoint, "layer for spans")
         return model
 
     def training_examples(self, model):
         """The windows to train on, as `TokenizedExamples`."""
         return self._tokenize("train", self._train, model, to_train=True).windows
 
-    def evaluate(self, model, batch_size):
-        """The metrics of all evaluation splits: dict of "split/metric" to float."""
-        metrics = {}
-        for split, questions in self._evaluation.items():
-            tokenized = self._tokenize(split, questions, model)
-            of_split = self._metrics(tokenized, self._answer(model, tokenized, batch_size))
-            metrics |= {f"{split}/{name}": value for name, value in of_split.items()}
-        return metrics
+    def split_metrics(self, model, split, batch_size):
+        """The metrics of an evaluation split: dict of name to float."""
+        tokenized = self._tokenize(split, self._evaluation[split], model)
+        return self._metrics(tokenized, self._answer(model, tokenized, batch_size))
 
     def report(self, model, run_dir, batch_size):
         """The metrics of all evaluation splits; writes their answers beside them.
@@ -175,7 +136,7 @@ class QuestionAnswering:
             if self._version == "2.0":
                 predictions = at_threshold(predictions, self._threshold_of(reports[split]))
             write_squad_predictions(run_dir / f"evaluation_{split}", predictions, overwrite=True)
-        return {f"{split}/{name}": value for split, of in reports.items() for name, value in of.items()}, reports
+        return by_split(reports), reports
 
     def write_predictions(self, model, folder, batch_size):
         """Answers all prediction splits.
@@ -199,10 +160,6 @@ class QuestionAnswering:
             threshold = self._threshold_of(_metrics_of_run(folder.parent.parent))
         return model.export(folder, dtype=dtype, null_threshold=threshold, **self._answers)
 
-    def draw_training_curve(self, folder, log):
-        """Draws loss and metrics over the updates."""
-        training_curve_figure(folder / "training_curve.png", log)
-
     def _threshold_of(self, metrics):
         """The threshold given, or the one that the metrics found best, or 0."""
         if self._null_threshold is not None:
@@ -224,13 +181,12 @@ class QuestionAnswering:
         return answer_questions(tokenized, *logits, model.preprocessor.tokenizer, self._version, **self._answers)
 
     def _tokenize(self, split, questions, model, to_train=False):
-        # Once for all trials: they share data, vocabulary and lengths.
-        if split not in self._tokenized:
-            self._tokenized[split] = tokenized = tokenize_questions(questions, model.preprocessor, to_train)
+        def tokenize():
+            tokenized = tokenize_questions(questions, model.preprocessor, to_train)
             logging.info("%s: %d questions in %d windows", split, len(tokenized.questions), len(tokenized.windows))
-            if self._bad_rows is not None:
-                self._bad_rows.log_total()
-        return self._tokenized[split]
+            return tokenized
+
+        return self.tokenized_once(split, tokenize)
 
 
 def _right_answers(tokenized):

@@ -73,14 +73,7 @@ def question_answering(values):
 
 def main(argv):
     """Flags to keyword arguments."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-    from tasks.fine_tuning import fine_tune
-
-    tasks.flags.log_to_standard_error()
-    with tasks.flags.errors_without_traceback("tasks.squad"):
-        arguments = tasks.flags.fine_tuning_arguments()
-        fine_tune(question_answering(flags.FLAGS), **arguments)
+    tasks.flags.run_fine_tuning("tasks.squad", question_answering, argv)
 
 
 if __name__ == "__main__":

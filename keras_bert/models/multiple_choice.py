@@ -189,6 +189,17 @@ class BertMultipleChoice(TokenizedHead):
             logits[numbers] = output
         return logits
 
+    def probabilities(self, logits):
+        """The probabilities of the choices.
+
+        Args:
+            logits: float [questions, choices].
+
+        Returns:
+            float32 array [questions, choices].
+        """
+        return np.asarray(ops.softmax(logits))
+
     def choose(self, x, batch_size=None):
         """The number of the best choice of each question.
 

@@ -78,7 +78,7 @@ class Predictor:
     def _compiled(self, model, spec):
         import tensorflow as tf
 
-        inputs = tuple(sorted(spec))
+        inputs = tuple(sorted(spec.items()))
         if inputs not in self._functions:
             function = tf.function(_forward(model, self._call), input_signature=[spec])
             function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread

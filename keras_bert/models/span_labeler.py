@@ -139,7 +139,7 @@ class BertSpanLabeler(TokenizedHead):
         >>> encoder = BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
         >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
         >>> labeler.tokenize({"question": ["Where?"], "context": ["In Paris"]}, [(3, 8)]).labels.tolist()
-        [[4, 4]]
+        [[5, 5]]
         """
         from keras_bert.data.squad import question_of_span
         from keras_bert.data.tokenized_questions import tokenize_questions

@@ -67,6 +67,10 @@ def test_arrays_of_the_reference_models(shared, activation, head):
         wanted = {path: shape for path, shape in wanted.items() if path not in POOLER_PATHS}
     if head == "sequence_classification":
         wanted |= {"logits/kernel": (32, 3), "logits/bias": (3,)}
+    if head == "token_classification":
+        wanted |= {"token_logits/kernel": (32, 5), "token_logits/bias": (5,)}
+    if head == "multiple_choice":
+        wanted |= {"choice_logits/kernel": (32, 1), "choice_logits/bias": (1,)}
     if head == "question_answering":
         wanted |= {"spans/kernel": (32, 2), "spans/bias": (2,)}
     if head == "pretraining":
@@ -76,18 +80,18 @@ def test_arrays_of_the_reference_models(shared, activation, head):
     assert used | set(checkpoint.unused) == set(tensors) and not used & set(checkpoint.unused)
 
 
-@pytest.mark.parametrize(
-    ("head", "unused"),
-    [
-        ("token_classification", ("classifier.bias", "classifier.weight")),
-        ("multiple_choice", ("classifier.bias", "classifier.weight")),
-        ("question_answering", ()),
-        ("sequence_classification", ()),
-        ("pretraining", ()),
-    ],
-)
-def test_heads_of_other_tasks_are_not_used(shared, head, unused):
-    assert read_checkpoint(shared / "golden" / "hf_tiny" / "gelu" / head).unused == unused
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_is_read_whole(shared, head):
+    checkpoint = read_checkpoint(shared / "golden" / "hf_tiny" / "gelu" / head)
+    assert checkpoint.unused == ()
+    # What is said of a head is said of no other: labels of tokens are none of texts.
+    names = {
+        "sequence_classification": "logits",
+        "token_classification": "token_logits",
+        "multiple_choice": "choice_logits",
+    }
+    for name in names.values():
+        assert bool(checkpoint.arguments_of_head(name)) == (names.get(head) == name)
 
 
 def test_the_classifier_of_the_reference_model(shared):

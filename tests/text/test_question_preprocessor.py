@@ -95,3 +95,14 @@ def test_bad_arguments_are_refused(toy, arguments, error, message):
 def test_the_tokenizer_is_the_callers():
     tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where"], lower_case=True)
     assert BertQuestionPreprocessor(tokenizer).tokenizer is tokenizer
+
+
+def test_white_space_in_an_answer_is_one_space(preprocessor):
+    contexts = ["in\n\tthe year \u202f  1066"]
+    prepared = preprocessor(["Where?"], contexts)
+    length = prepared.inputs["token_ids"].shape[1]
+    starts = np.eye(length, dtype="float32")[None, int(prepared.context_starts[0])]
+    ends = np.eye(length, dtype="float32")[None, length - 2]  # before [SEP]
+    answers = find_answers(prepared, tf.constant(contexts), tf.constant(starts), tf.constant(ends), 1)
+    assert answers.texts.numpy().tolist() == [[b"in the year 1066"]]
+    assert answers.end_characters.numpy().tolist() == [[len(contexts[0])]]
