@@ -13,13 +13,12 @@ Memory grows with the number of distinct words and not with the text: by about 1
 by 1.2 kB while learning, for which the 2 million most frequent are enough.
 """
 
-import os
 import sys
 import time
 
 from absl import app, flags
 
-from tools.output_file import check_output
+from tools.output_file import check_is_no_input, check_output
 
 # A batch ends with the line that reaches so many characters, or so many lines.
 _CHARACTERS_IN_BATCH = 2**20
@@ -105,20 +104,6 @@ def write_vocabulary(path, vocabulary, overwrite=False):
 
     with atomic_text_file(path, overwrite) as file:
         file.writelines(f"{entry}\n" for entry in vocabulary)
-
-
-def check_is_no_input(output, paths):
-    """Raises if the vocabulary would replace a file that it is made from.
-
-    Args:
-        output: str.
-        paths: list of Path.
-
-    Raises:
-        ValueError: if one of the files is the output.
-    """
-    if os.path.exists(output) and any(os.path.samefile(output, path) for path in paths):
-        raise ValueError(f"--output={output} is one of the files of --input; give another name, or a narrower pattern")
 
 
 def _few(names, most=3):

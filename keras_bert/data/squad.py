@@ -6,6 +6,7 @@ import json
 import re
 from typing import NamedTuple
 
+from keras_bert.data.atomic_file import atomic_text_file
 from keras_bert.data.bad_rows import BadRowError, BadRows, quotation
 from keras_bert.data.example_stream import ExampleStream
 from keras_bert.data.text_lines import check_is_file
@@ -82,6 +83,65 @@ def read_squad(path, version="1.1", to_train=False, bad_rows=None):
     return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows), str(path))
 
 
+def write_squad(path, articles, overwrite=False):
+    """Writes a file in SQuAD's form, version 1.1, with an article on every line; only one is in memory at a time.
+
+    Args:
+        path: str or Path.
+        articles: iterable of dict: {"title": str, "paragraphs": [{"context": str, "qas": [...]}]}.
+        overwrite: bool. Whether a file that exists may be replaced.
+
+    Raises:
+        FileExistsError: if the file exists and may not be replaced.
+        ValueError: if there are no articles; no file is written then.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "train.json"
+    >>> question = {"id": "q1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 3}]}
+    >>> write_squad(path, [{"title": "Paris", "paragraphs": [{"context": "In Paris.", "qas": [question]}]}])
+    >>> next(iter(read_squad(path))).answers
+    ('Paris',)
+    """
+    with atomic_text_file(path, overwrite) as file:
+        file.write('{"version": "1.1", "data": [')
+        number = 0
+        for number, article in enumerate(articles, start=1):
+            file.write((",\n" if number > 1 else "\n") + json.dumps(article, ensure_ascii=False))
+        if not number:
+            raise ValueError(f"there are no articles for {path}, which is not written")
+        file.write("\n]}\n")
+
+
+def parse_json(path, text, object_hook=None):
+    """The content of a JSON file.
+
+    Args:
+        path: str or Path, for messages.
+        text: str, what the file holds.
+        object_hook: as for `json.loads`.
+
+    Returns:
+        anything that JSON can hold.
+
+    Raises:
+        BadRowError: if it is not JSON; with the line.
+        ValueError: if it is nested too deeply.
+
+    Example:
+
+    >>> parse_json("train.json", '{"data": [}')
+    Traceback (most recent call last):
+    keras_bert.data.bad_rows.BadRowError: train.json, line 1: is not valid JSON (Expecting value, column 11)
+    """
+    try:
+        return json.loads(text, object_hook=object_hook)
+    except json.JSONDecodeError as error:
+        raise BadRowError(path, error.lineno, f"is not valid JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be a file of questions") from None
+
+
 def word_spans(context):
     """Where the words of a context stand, as SQuAD's answers count words.
 
@@ -138,7 +198,7 @@ def _read(path, version, to_train, bad_rows):
     text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
     seen = set()
     row = 0
-    for where, paragraph in _paragraphs(path, _parse(path, text)):
+    for where, paragraph in _paragraphs(path, parse_json(path, text)):
         words = None
         for number, entry in enumerate(paragraph["qas"], start=1):
             row += 1
@@ -156,15 +216,6 @@ def _read(path, version, to_train, bad_rows):
                 yield question
     if not row:
         raise ValueError(f"{path} has no questions")
-
-
-def _parse(path, text):
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadRowError(path, error.lineno, f"is not valid JSON ({error.msg}, column {error.colno})") from None
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply to be a file of SQuAD") from None
 
 
 def _paragraphs(path, content):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from keras_bert.data.bad_rows import BadRowError, BadRows
-from keras_bert.data.squad import read_squad
+from keras_bert.data.squad import read_squad, write_squad
 
 CONTEXT = "The house was  built in 1066,\nsays the old book."
 
@@ -136,3 +136,33 @@ def test_what_cannot_be_read_is_known_at_once(tmp_path, write):
         read_squad(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="version must be one of"):
         read_squad(write(entry()), version="2")
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "new" / "squad.json"
+    contexts = ["Ünder the\u2028house", "On it"]
+    articles = [
+        {"title": "a", "paragraphs": [{"context": context, "qas": [entry(context, context[-2:], len(context) - 2)]}]}
+        for context in contexts
+    ]
+    write_squad(path, iter(articles))
+    content = json.loads(path.read_bytes())
+    assert content == {"version": "1.1", "data": articles}
+    assert len(path.read_text("utf-8").split("\n")) == 5
+    assert [question.context for question in read_squad(path, to_train=True)] == contexts
+    with pytest.raises(FileExistsError, match="exists and is not overwritten"):
+        write_squad(path, articles)
+    write_squad(path, articles[:1], overwrite=True)
+    assert [question.context for question in read_squad(path)] == contexts[:1]
+
+
+def test_nothing_is_written_of_no_articles_or_of_some(tmp_path):
+    def articles():
+        yield {}
+        raise ValueError("the second is bad")
+
+    with pytest.raises(ValueError, match="there are no articles for"):
+        write_squad(tmp_path / "squad.json", [])
+    with pytest.raises(ValueError, match="the second is bad"):
+        write_squad(tmp_path / "squad.json", articles())
+    assert list(tmp_path.iterdir()) == []

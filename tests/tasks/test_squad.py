@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.squad import read_squad
+from keras_bert.data.squad import read_squad, write_squad
+from keras_bert.data.triviaqa import squad_articles
 from keras_bert.metrics.squad import squad_metrics
 from tasks.fine_tuning import fine_tune
 from tasks.question_answering import QuestionAnswering
+from tests.data.triviaqa_files import write_triviaqa
 from tests.tasks.test_glue import ARGUMENTS
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
 
@@ -99,6 +101,36 @@ def test_a_finished_run_can_be_used_again(finished):
     version, files, folder = finished
     again = run(version, ["eval"], files, folder)["evaluation"]
     assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
+
+
+@pytest.mark.slow
+def test_a_model_of_triviaqa_goes_on_with_squad(tmp_path, toy_checkpoint):
+    contexts = [
+        paragraph["context"]
+        for article in json.loads(make_file(tmp_path / "train.json", 200, "1.1", 0).read_text())["data"]
+        for paragraph in article["paragraphs"]
+    ]
+    evidence = {f"wikipedia/{number}.txt": context.encode() for number, context in enumerate(contexts)}
+    questions = [
+        {
+            "QuestionId": f"q{number}",
+            "Question": "good film ?",
+            "Answer": {"Value": word.upper(), "Aliases": [word]},
+            "EntityPages": [{"Filename": f"{number}.txt"}],
+        }
+        for number, context in enumerate(contexts)
+        for word in set(context.split()) & set(GOOD_WORDS)
+    ]
+    write_squad(tmp_path / "triviaqa.json", squad_articles(*write_triviaqa(tmp_path, questions, evidence)))
+    squad = make_file(tmp_path / "squad.json", 40, "1.1", 1)
+    # Enough for the first run, and so little for the second that it stays at what it began with.
+    run("1.1", ["train"], {"train": tmp_path / "triviaqa.json", "eval": squad}, tmp_path / "triviaqa", toy_checkpoint)
+    arguments = {"epochs": 1, "learning_rates": [1e-9]}
+    files = {"train": squad, "eval": squad}
+    for start, expected in ((tmp_path / "triviaqa", True), (toy_checkpoint, False)):
+        run_dir = tmp_path / f"squad_from_{start.name}"
+        result = run("1.1", ["train"], files, run_dir, start, **arguments)
+        assert (result["best"]["metrics"]["eval/exact_match"] > 0.8) == expected
 
 
 def test_modes_without_files_are_refused(tmp_path):

@@ -30,6 +30,7 @@ def run(*arguments):
         "inspect_pretraining_data",
         "plot_run",
         "prepare_corpus",
+        "triviaqa_to_squad",
     ],
 )
 def test_help_names_the_flags(tool):
