@@ -22,12 +22,14 @@ from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.token_classifier import BertTokenClassifier
 
 _LAZY_NAMES = {
     "BertAdamW": "keras_bert.training.optimizer",
     "BertPreprocessor": "keras_bert.text.preprocessor",
     "BertQuestionPreprocessor": "keras_bert.text.question_preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
+    "BertWordPreprocessor": "keras_bert.text.word_preprocessor",
     "WarmupSchedule": "keras_bert.training.schedule",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "BertMultipleChoice",
     "BertPretrainer",
     "BertSpanLabeler",
+    "BertTokenClassifier",
     "F1Score",
     "MatthewsCorrelation",
     "PearsonCorrelation",

@@ -35,7 +35,7 @@ class TaggedSentence(NamedTuple):
     line: int
 
 
-def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix=None, bad_rows=None):
+def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix=None, bad_rows=None, known_tags=None):
     """Sentences from files with a token on every line.
 
     A line ends at the line feed only. Its columns are separated by a tab each, or, where the line holds no tab, by any
@@ -59,6 +59,7 @@ def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix
         bad_rows: a `BadRows`, told of lines that have another number of columns than the first one, lack a column, an
             empty token or a tag that cannot be one, or are not UTF-8. If they are skipped, the whole sentence is left
             out, and each of its bad lines counts. None takes the first one for an error.
+        known_tags: collection of str, or None. A tag that is not among them makes a bad line, too.
 
     Returns:
         `ExampleStream` of `TaggedSentence`.
@@ -85,7 +86,7 @@ def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix
     scheme = PLAIN if scheme is None else scheme
     check_tag("O", scheme)  # raises for an unknown scheme
     files = find_files(paths)
-    parse = functools.partial(_parse, token_column, tag_column, scheme)
+    parse = functools.partial(_parse, token_column, tag_column, scheme, known_tags)
     bad_rows = BadRows() if bad_rows is None else bad_rows
     return ExampleStream(functools.partial(_read, files, parse, comment_prefix, bad_rows), str(paths))
 
@@ -175,7 +176,7 @@ def _columns(text):
     return [column for column in text.split(" ") if column]
 
 
-def _parse(token_column, tag_column, scheme, columns, number_of_columns):
+def _parse(token_column, tag_column, scheme, known_tags, columns, number_of_columns):
     """The token and the tag of a line."""
     number = len(columns)
     if number != number_of_columns:
@@ -192,6 +193,8 @@ def _parse(token_column, tag_column, scheme, columns, number_of_columns):
             "there are no tags, tag_column must be None"
         )
     check_tag(columns[place_of_tag], scheme)
+    if known_tags is not None and columns[place_of_tag] not in known_tags:
+        raise ValueError(f"the tag {columns[place_of_tag]!r} is unknown; known are {sorted(known_tags)}")
     return columns[place], columns[place_of_tag]
 
 

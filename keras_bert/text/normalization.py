@@ -24,12 +24,14 @@ BYTES_PER_CHARACTER = 4  # at most, in UTF-8
 _WHITE_SPACE = r"[\t\n\r\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]"
 _REMOVED = r"[\p{Cc}\p{Cf}\x{FFFD}]+"
 _STRIPPED_MARKS = r"\p{Mn}+"
-_CHINESE = (
+CHINESE = (
     r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
     r"\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}"
 )
-# Each of these is a word of its own. The ASCII symbols listed count as punctuation in BERT though not in Unicode.
-_SINGLE_CHARACTER_WORD = r"\p{P}$+<=>^`|~" + _CHINESE
+# The ASCII symbols listed count as punctuation in BERT though not in Unicode.
+PUNCTUATION = r"\p{P}$+<=>^`|~"
+# Each of these is a word of its own.
+_SINGLE_CHARACTER_WORD = PUNCTUATION + CHINESE
 
 # What separates words of the normalised text.
 SEPARATOR_CHARACTER = f"[ {_SINGLE_CHARACTER_WORD}]"

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_bert.text.windows import split_into_windows
 
 # [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
-_ADDED_TO_ONE_SEGMENT = 2
+ADDED_TO_ONE_SEGMENT = 2
 ADDED_TO_TWO_SEGMENTS = 3
 
 PAD_TO_CHOICES = ("max_length", "longest")
@@ -69,7 +69,7 @@ def pack(
 
     length = sequence_length
     if pad_to == "longest":
-        length = tf.reduce_max(tf.concat([separator_b[:, 0] + 1, [_ADDED_TO_ONE_SEGMENT]], axis=0))
+        length = tf.reduce_max(tf.concat([separator_b[:, 0] + 1, [ADDED_TO_ONE_SEGMENT]], axis=0))
     position = tf.range(length)[tf.newaxis, :]  # [1, length]
     # Later choices overwrite earlier ones, from the end of the row to its beginning.
     token_ids = tf.where(position < separator_b, _ids_at(segment_b, position - separator_a - 1), pad_id)
@@ -107,10 +107,10 @@ def packed_lengths(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None
     """
     length_a = _row_lengths(segment_a)
     if segment_b is None:
-        return length_a + _ADDED_TO_ONE_SEGMENT
+        return length_a + ADDED_TO_ONE_SEGMENT
     _check_equal_rows(segment_a, segment_b)
     length_b = _row_lengths(segment_b)
-    return length_a + length_b + tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, _ADDED_TO_ONE_SEGMENT)
+    return length_a + length_b + tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
 
 
 def split_pairs_into_windows(
@@ -138,7 +138,7 @@ def split_pairs_into_windows(
         ([[5, 6, 7, 8], [7, 8, 9]], [0, 0])
     """
     if segment_b is None:
-        room = sequence_length - _ADDED_TO_ONE_SEGMENT
+        room = sequence_length - ADDED_TO_ONE_SEGMENT
         windows, rows = split_into_windows(segment_a, max(room, 1), _stride_within(max(room, 1), stride))
         return windows, None, rows
     kept_a, kept_b = _kept_lengths(_row_lengths(segment_a), _row_lengths(segment_b), sequence_length)
@@ -193,7 +193,7 @@ def check_sequence_length(sequence_length: int, pair: bool) -> None:
     """
     if not isinstance(sequence_length, int) or isinstance(sequence_length, bool):
         raise TypeError(f"sequence_length must be an int. Received: {sequence_length!r}.")
-    least = ADDED_TO_TWO_SEGMENTS if pair else _ADDED_TO_ONE_SEGMENT
+    least = ADDED_TO_TWO_SEGMENTS if pair else ADDED_TO_ONE_SEGMENT
     if sequence_length < least:
         what = "a pair of segments ([CLS], [SEP], [SEP])" if pair else "one segment ([CLS], [SEP])"
         raise ValueError(f"sequence_length must be at least {least} for {what}. Received: {sequence_length}.")
@@ -228,7 +228,7 @@ def _kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, sequence_length: int
     Taking tokens one by one from the longer segment, from b on a tie, ends with b no longer than the smaller half of
     the room, unless a leaves it more; and with a in what b leaves, or the larger half.
     """
-    added = tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, _ADDED_TO_ONE_SEGMENT)
+    added = tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
     room = sequence_length - added
     kept_a = tf.minimum(length_a, tf.maximum(room - length_b, room - room // 2))
     return kept_a, tf.minimum(length_b, room - kept_a)

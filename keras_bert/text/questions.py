@@ -5,11 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS
-from keras_bert.text.windows import split_into_windows
-
-# Added to a window's length in `_check_is_max_context` of google-research/bert run_squad.py: of two windows that give
-# a token the same context, the longer one is better.
-_WEIGHT_OF_LENGTH = 0.01
+from keras_bert.text.windows import first_tokens_of_windows, has_max_context, split_into_windows
 
 
 class QuestionWindows(NamedTuple):
@@ -70,26 +66,6 @@ def split_questions(
     room = sequence_length - ADDED_TO_TWO_SEGMENTS - tf.cast(questions.row_lengths(), tf.int32)
     stride = tf.minimum(stride, room)
     windows, rows = split_into_windows(contexts, room, stride)
-    first_of_row = tf.gather(tf.math.unsorted_segment_min(tf.range(tf.size(rows)), rows, tf.size(room)), rows)
-    first_tokens = (tf.range(tf.size(rows)) - first_of_row) * tf.gather(stride, rows)
-    is_max_context = _is_max_context(windows, first_tokens + tf.cast(tf.gather(contexts.row_starts(), rows), tf.int32))
+    first_tokens = first_tokens_of_windows(rows, stride)
+    is_max_context = has_max_context(windows, first_tokens + tf.cast(tf.gather(contexts.row_starts(), rows), tf.int32))
     return QuestionWindows(tf.gather(questions, rows), windows, rows, first_tokens, is_max_context)
-
-
-def _is_max_context(windows, first_tokens):
-    """Whether each token has most context in this window; `first_tokens` are numbered through all contexts."""
-    lengths = tf.cast(windows.row_lengths(), tf.int32)
-    window = tf.cast(windows.value_rowids(), tf.int32)
-    before = tf.ragged.range(lengths).values
-    length = tf.gather(lengths, window)
-    # In float64, as the original's numbers are, since a difference in rounding would decide between equals.
-    score = tf.cast(tf.minimum(before, length - 1 - before), tf.float64)
-    score += _WEIGHT_OF_LENGTH * tf.cast(length, tf.float64)
-
-    token = tf.gather(first_tokens, window) + before
-    number = tf.reduce_max(tf.concat([token, [0]], axis=0)) + 1
-    best = tf.math.unsorted_segment_max(score, token, number)
-    # Of equals the first window: the others are put behind all.
-    is_best = tf.equal(score, tf.gather(best, token))
-    first_best = tf.math.unsorted_segment_min(tf.where(is_best, window, tf.size(lengths)), token, number)
-    return windows.with_values(tf.equal(window, tf.gather(first_best, token)))

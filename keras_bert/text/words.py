@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.inputs import text_tensor
+from keras_bert.text.normalization import CHINESE, PUNCTUATION
 from keras_bert.text.tokenizer import BertTokenizer
 
 # `is_whitespace` in google-research/bert run_squad.py.
@@ -58,12 +59,73 @@ def split_words(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     texts = text_tensor(texts)
     # Not by a regular expression: RE2 ends at the first byte that is not UTF-8, and what follows would be lost.
     characters, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+    in_word, goes_on = _runs(characters)
+    return _cut_out(texts, characters, starts, in_word, goes_on)
+
+
+def split_text(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Splits texts into words as files of tagged sentences have them: punctuation before and behind a word is apart.
+
+    What stands between spaces loses the punctuation at its ends, each character of which is a word of its own; the
+    punctuation within it, as in `don't`, `U.S` and `e-mail`, stays. Chinese characters are words of their own.
+
+    Source: none in BERT, whose data come with their words; the characters are those of `_is_punctuation` and
+    `_is_chinese_char` in google-research/bert `tokenization.py`.
+
+    Args:
+        texts: string tensor, list or array [texts].
+
+    Returns:
+        A pair of `RaggedTensor`s [texts, (words)], as `split_words` gives.
+
+    Raises:
+        TypeError: something other than text.
+
+    Example:
+        >>> words, starts = split_text(["It's a well-known (old) rule."])
+        >>> [word.decode() for word in words.to_list()[0]]
+        ["It's", 'a', 'well-known', '(', 'old', ')', 'rule', '.']
+    """
+    texts = text_tensor(texts)
+    characters, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+    in_word, goes_on = _runs(characters)
+    alone, within = _character_classes(characters.values)
+    # Punctuation is inside of a word where what is neither punctuation nor Chinese stands before and behind it.
+    chunk = tf.cumsum(tf.cast(tf.logical_not(goes_on), tf.int32))  # ascending, another for each character of no word
+    position, last_chunk = tf.range(tf.size(chunk)), tf.reduce_max(tf.concat([chunk, [0]], axis=0)) + 1
+    solid = tf.logical_and(in_word, tf.logical_and(within, tf.logical_not(alone)))
+    first_solid = tf.math.unsorted_segment_min(tf.where(solid, position, tf.size(chunk)), chunk, last_chunk)
+    last_solid = tf.math.unsorted_segment_max(tf.where(solid, position, -1), chunk, last_chunk)
+    is_inside = tf.logical_and(position > tf.gather(first_solid, chunk), position < tf.gather(last_solid, chunk))
+    is_single = tf.logical_or(alone, tf.logical_not(tf.logical_or(within, is_inside)))
+    is_joined = tf.logical_not(tf.logical_or(is_single, tf.pad(is_single[:-1], [[1, 0]])))
+    return _cut_out(texts, characters, starts, in_word, tf.logical_and(goes_on, is_joined))
+
+
+def _runs(characters):
+    """Whether each character is of a word, and whether the word goes on with it, bool [characters of all texts]."""
     separators = tf.strings.unicode_decode(WORD_SEPARATORS, "UTF-8")
     in_word = tf.reduce_all(tf.not_equal(characters.values[:, tf.newaxis], separators), axis=1)
     row = characters.value_rowids()
     follows = tf.logical_and(tf.equal(row[1:], row[:-1]), tf.logical_and(in_word[1:], in_word[:-1]))
-    first = tf.where(tf.logical_and(in_word, tf.logical_not(tf.pad(follows, [[1, 0]]))))[:, 0]
-    last = tf.where(tf.logical_and(in_word, tf.logical_not(tf.pad(follows, [[0, 1]]))))[:, 0]
+    return in_word, tf.pad(follows, [[1, 0]])[: tf.size(row)]
+
+
+def _character_classes(codepoints):
+    """Whether each character is a word by itself wherever it stands, and whether it is no punctuation."""
+    unique, index = tf.unique(codepoints)
+    texts = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
+    is_chinese = tf.strings.regex_full_match(texts, f"[{CHINESE}]")
+    is_punctuation = tf.strings.regex_full_match(texts, f"[{PUNCTUATION}]")
+    return tf.gather(is_chinese, index), tf.gather(tf.logical_not(is_punctuation), index)
+
+
+def _cut_out(texts, characters, starts, in_word, goes_on):
+    """The words, and the bytes that they begin with, of texts whose characters are parted."""
+    row = characters.value_rowids()
+    first = tf.where(tf.logical_and(in_word, tf.logical_not(goes_on)))[:, 0]
+    ends_word = tf.concat([tf.logical_not(goes_on[1:]), tf.ones_like(goes_on[:1])], axis=0)
+    last = tf.where(tf.logical_and(in_word, ends_word))[:, 0]
 
     lengths = tf.cast(tf.strings.length(texts), tf.int64)
     next_starts = tf.concat([starts.values[1:], [0]], axis=0)

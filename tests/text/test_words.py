@@ -1,9 +1,11 @@
 import random
+import unicodedata
 
 import numpy as np
 import pytest
 
-from keras_bert.text.words import WORD_SEPARATORS, split_words, tokenize_words
+from keras_bert.text.words import WORD_SEPARATORS, split_text, split_words, tokenize_words
+from tests.reference.tokenization import ASCII_PUNCTUATION, CHINESE_RANGES
 from tests.text.fuzz import fuzzed_bytes, invalid_bytes
 
 
@@ -66,3 +68,44 @@ def test_every_token_lies_in_its_word(tokenizers, texts):
 
 def test_a_batch_without_texts(tokenizers):
     assert tokenize_words(tokenizers["uncased"], np.zeros([0], object)).words.shape[0] == 0
+
+
+def parted(text):
+    """Words as `split_text` parts them, and their first bytes, one chunk after the other."""
+    words, starts = [], []
+    for chunk, begin in zip(*words_of(text), strict=True):
+        characters = list(chunk.decode("utf-8", "surrogateescape"))
+        kinds = [kind_of(character) for character in characters]
+        solid = [place for place, kind in enumerate(kinds) if kind == "solid"]
+        goes_on = False
+        for place, (character, kind) in enumerate(zip(characters, kinds, strict=True)):
+            inside = solid and solid[0] < place < solid[-1]
+            single = kind == "chinese" or (kind == "punctuation" and not inside)
+            byte = character.encode("utf-8", "surrogateescape")
+            if goes_on and not single:
+                words[-1] += byte
+            else:
+                words.append(byte)
+                starts.append(begin)
+            goes_on = not single
+            begin += len(byte)
+    return words, starts
+
+
+def kind_of(character):
+    if any(first <= ord(character) <= last for first, last in CHINESE_RANGES):
+        return "chinese"
+    is_punctuation = character in ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
+    return "punctuation" if is_punctuation else "solid"
+
+
+def test_parted_texts_are_those_of_the_reference(texts):
+    hand_made = ['"Don\'t go," (he said) ...', "U.S. e-mail; 汉字abc-汉 (a)b", "-", "a-", "-a", "«été»!", "$5"]
+    texts = [*texts, *(text.encode() for text in hand_made)]
+    words, starts = split_text(texts)
+    for text, of_text, starts_of_text in zip(texts, words.to_list(), starts.to_list(), strict=True):
+        assert (of_text, starts_of_text) == parted(text)
+
+
+def test_no_texts_have_no_words():
+    assert split_text(np.zeros([0], object))[0].shape[0] == 0

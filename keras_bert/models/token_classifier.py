@@ -1,0 +1,339 @@
+"""BERT that tags the words of a text."""
+
+import keras
+import numpy as np
+from absl import logging
+from keras import ops
+
+from keras_bert.checkpoints.layout import TOKEN_HEAD
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
+from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
+from keras_bert.models.tokenized_head import TokenizedHead
+from keras_bert.models.weights import assign_arrays
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertTokenClassifier(TokenizedHead):
+    """BERT with a classification layer on every token: named entities, parts of speech (paper, section 5.3).
+
+    A word is tagged at its first piece. The tags of a sequence are not tied to each other, as in the paper, which has
+    no CRF.
+
+    Args:
+        encoder: a `BertEncoder`; its pooler, if there is one, is not used.
+        labels: list of tags, such as "O", "B-person", "I-person", or their number.
+        preprocessor: a `BertWordPreprocessor`, or None for a model that takes ids only.
+        dropout: float. Dropout on the tokens' vectors.
+        freeze: what training leaves as it is, as for `BertClassifier`.
+        seed: int or None. Seed of the new layer, of its dropout, and of the order in which `fit` visits the sentences.
+        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+
+    Inputs: the encoder's dict of ids [rows, length].
+
+    Outputs: float32 logits [rows, length, labels].
+
+    Raises:
+        ValueError: on labels or a freeze that make no sense, or a preprocessor that does not fit the encoder.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "in", "paris", "##ian"], True)
+    >>> model = BertTokenClassifier(encoder, ["O", "B-place"], keras_bert.BertWordPreprocessor(tokenizer, 8), seed=0)
+    >>> model.compile(keras_bert.BertAdamW(1e-2))
+    >>> sentences, tags = [["in", "Paris"], ["Paris", "in", "in"]], [["O", "B-place"], ["B-place", "O", "O"]]
+    >>> history = model.fit(sentences * 8, tags * 8, epochs=8, verbose=0)
+    >>> model.predict_tags([["in", "Paris"]])
+    [['O', 'B-place']]
+    >>> [entity["text"] for entity in model.tag(["in, in Paris"])[0]["entities"]][-1]
+    'Paris'
+    """
+
+    def __init__(
+        self,
+        encoder,
+        labels,
+        preprocessor=None,
+        dropout=0.1,  # as before the classifier's layer
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        dtype=None,
+        trainable=True,
+    ):
+        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        self.labels = label_names(labels, SINGLE_LABEL)
+        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
+        # In float32, like the loss.
+        self.logits = Dense(
+            len(self.labels),
+            initializer_range=encoder.initializer_range,
+            seed=derive_seed(seed, TOKEN_HEAD),
+            dtype="float32",
+            name=TOKEN_HEAD,
+        )
+        self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
+
+    def build(self, input_shape=None):
+        """Creates the layer's variables; the encoder has its own already."""
+        if self.built:
+            return
+        self.logits.build((None, self.encoder.hidden_size))
+        self.built = True
+
+    def call(self, inputs, training=False):
+        """Logits of the tokens of a batch; see the class."""
+        tokens = self.encoder(inputs, training=training)["sequence_output"]
+        return self.logits(self.dropout(tokens, training=training))
+
+    def loss_terms(self, labels, outputs, sample_weight=None):
+        """The loss of a batch.
+
+        Args:
+            labels: int [rows, length], -1 for tokens without a label.
+            outputs: float32 logits [rows, length, labels].
+            sample_weight: float [rows] or None.
+
+        Returns:
+            `{"loss": (sum, weight)}`: the cross-entropies of the labelled tokens times the weights of their rows, and
+            the sum of the weights of these tokens.
+        """
+        weights = self._weights(labels, sample_weight)
+        losses = ops.sparse_categorical_crossentropy(ops.maximum(labels, 0), outputs, from_logits=True)
+        return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
+
+    def loss_weights(self, labels, sample_weight=None):
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            `{"loss": weight}`, the sum of the weights.
+        """
+        return {"loss": ops.sum(self._weights(labels, sample_weight))}
+
+    def _weights(self, labels, sample_weight):
+        weights = ops.cast(labels >= 0, "float32")
+        if sample_weight is None:
+            return weights
+        return weights * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
+
+    def tokenize(self, x, y=None):
+        """Sentences as windows of ids.
+
+        Args:
+            x: list of lists of str, the words of each sentence.
+            y: list of lists of str, the tag of each word, or None.
+
+        Returns:
+            `TokenizedExamples`, a row for each window.
+
+        Raises:
+            ValueError: if there is no preprocessor, other numbers of tags than of words, or an unknown tag.
+        """
+        return self.tokenize_sentences(x, y).windows
+
+    def tokenize_sentences(self, sentences, tags=None, documents=None):
+        """Sentences as windows of ids, with the places at which their words are read.
+
+        Args:
+            sentences, tags: as `x` and `y` of `tokenize`.
+            documents: list of int, as for `keras_bert.data.tokenized_sentences.tokenize_sentences`.
+
+        Returns:
+            `keras_bert.data.tokenized_sentences.TokenizedSentences`.
+
+        Raises:
+            ValueError: as `tokenize`.
+        """
+        from keras_bert.data.tokenized_sentences import tokenize_sentences
+
+        self.require_preprocessor()
+        sentences = list(sentences)
+        if any(isinstance(words, str) for words in sentences):
+            raise ValueError("sentences are lists of words, and one of these is a text; `tag` takes texts as they are")
+        labels = None
+        if tags is not None:
+            lengths = [len(of_sentence) for of_sentence in tags]
+            flat = encode_labels([tag for of_sentence in tags for tag in of_sentence], self.labels, SINGLE_LABEL)
+            labels = np.split(flat, np.cumsum(lengths)[:-1])
+        return tokenize_sentences(sentences, self.preprocessor, labels, documents)
+
+    def predict_logits(self, tokenized, batch_size=None, verbose=0):
+        """The logits of words.
+
+        Args:
+            tokenized: `TokenizedSentences`.
+            batch_size: int. Windows in a batch; 64 if None.
+            verbose: as in Keras' `predict`.
+
+        Returns:
+            float32 array [words of all sentences, labels].
+        """
+        logits = np.empty([len(tokenized.word_windows), len(self.labels)], "float32")
+        by_window = np.argsort(tokenized.word_windows, kind="stable")
+        ends = np.cumsum(np.bincount(tokenized.word_windows, minlength=len(tokenized.windows)))
+        for windows, output in self.outputs(tokenized.windows, batch_size, verbose):
+            for window, of_window in zip(windows, output, strict=True):
+                words = by_window[ends[window - 1] if window else 0 : ends[window]]
+                logits[words] = of_window[tokenized.word_places[words]]
+        return logits
+
+    def predict_tags(self, sentences, documents=None, batch_size=None):
+        """The tags of the words of sentences.
+
+        Args:
+            sentences: list of lists of str, the words of each.
+            documents: list of int, which document each sentence is of, to read them with the text around them; or None.
+            batch_size: int. Windows in a batch; 64 if None.
+
+        Returns:
+            list of lists of str.
+        """
+        tokenized = self.tokenize_sentences(sentences, documents=documents)
+        numbers = self.predict_logits(tokenized, batch_size).argmax(axis=1)
+        return [[self.labels[number] for number in of_sentence] for of_sentence in tokenized.of_sentences(numbers)]
+
+    def tag(self, texts):
+        """Tags texts as they are written, as an exported model does.
+
+        Args:
+            texts: list of str, parted into words by `keras_bert.text.words.split_text`.
+
+        Returns:
+            list, for each text a dict: `words`, a list of dicts of `text`, `tag`, `score` (the tag's probability),
+            `start` and `end` (characters of the text); and, where the labels spell entities, `entities`, a list of
+            dicts of `text`, `type`, `score` (the mean of its words'), `start` and `end`.
+
+        Raises:
+            ValueError: if there is no preprocessor.
+        """
+        import tensorflow as tf
+
+        from keras_bert.models.token_classifier_serving import described_texts, tag_texts
+
+        self.require_preprocessor()
+        return described_texts(tag_texts(self, tf.constant(list(texts), tf.string)))
+
+    def export(self, path, dtype=None):
+        """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
+
+        Signatures: `serving_default` takes `text`, strings [batch], of any length; `examples` takes serialized
+        tf.Examples [batch] with the feature `text`; `words` takes `words`, strings [batch] of words with spaces between
+        them, for texts that are parted into words already. All three answer `word_count` int32 [batch] and, for each
+        word, [batch, words], those behind a text's last word "" and 0: `words`, `tags`, `scores` (probabilities),
+        `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. Where the labels spell entities they also
+        answer `entity_count` and, [batch, entities], `entities`, `entity_types`, `entity_scores` (the mean of the
+        words'), `entity_start_bytes` and so on. `tokens` takes `token_ids`, `segment_ids`, `padding_mask`, int32
+        [batch, length], and answers `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
+
+        Args:
+            path: str or Path. The folder to write, for example "models/entities/1".
+            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if there is something at `path`; a version is never overwritten.
+            ValueError: if there is no preprocessor, or on an unknown dtype.
+        """
+        from keras_bert.data.columns import TEXT_COLUMNS
+        from keras_bert.models.serving import export_head
+        from keras_bert.models.token_classifier_serving import ids_of_texts, serving_signatures
+
+        return export_head(
+            self,
+            path,
+            dtype,
+            serving_signatures,
+            TEXT_COLUMNS,
+            lambda texts: ids_of_texts(self.preprocessor, texts["text"]),
+            assets={"labels.txt": "\n".join(self.labels) + "\n"},
+        )
+
+    @staticmethod
+    def preprocessor_class():
+        """`BertWordPreprocessor`."""
+        from keras_bert.text.word_preprocessor import BertWordPreprocessor
+
+        return BertWordPreprocessor
+
+    def classifier_arguments(self):
+        """What a checkpoint says of this head beside its weights."""
+        return {
+            "num_labels": len(self.labels),
+            "label_names": self.labels,
+            "problem_type": None,
+            "classifier_dropout": self.dropout.rate,
+        }
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {**super().get_config(), "labels": self.labels, "dropout": self.dropout.rate}
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path,
+        labels=None,
+        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
+        stride=None,
+        lower_case=None,
+        vocabulary=None,
+        dropout=None,
+        freeze=FREEZE_NONE,
+        seed=None,
+        name=None,
+        **encoder_arguments,
+    ):
+        """A token classifier on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+
+        Args:
+            path: str or Path, as for `BertEncoder.from_checkpoint`.
+            labels: list of tags or their number; None takes those of the checkpoint's own token classifier. Its layer
+                is used when the labels agree; else the layer starts at random, as the report says.
+            sequence_length, stride: as for `BertWordPreprocessor`.
+            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
+            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
+            dropout: float; None takes the checkpoint's, or 0.1.
+            freeze, seed, name: as for the constructor.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
+                `dtype`.
+
+        Returns:
+            A BertTokenClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what
+            was not used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
+                labels are known; if `lower_case` contradicts the checkpoint.
+        """
+        from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.text.word_preprocessor import BertWordPreprocessor
+
+        checkpoint = read_checkpoint(path)
+        head = checkpoint.arguments_of_head(TOKEN_HEAD)
+        labels = labels or head.get("label_names") or head.get("num_labels")
+        if labels is None:
+            raise ValueError(
+                f"{path} has no token classifier, so its labels are not known; give labels=[...], a list of tags"
+            )
+        # Without a pooler, which tags do not need: it would be weights that are stored and never trained.
+        arguments = {"seed": seed, "with_pooler": False, **checkpoint.encoder_arguments, **encoder_arguments}
+        preprocessor = BertWordPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, stride)
+        rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
+        model = cls(BertEncoder(**arguments), labels, preprocessor, rate, freeze, seed, name)
+        if not same_head(model.labels, head.get("problem_type"), head):
+            checkpoint = without_head(checkpoint, TOKEN_HEAD)
+        model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
+        logging.info("%s", model.checkpoint_report)
+        return model

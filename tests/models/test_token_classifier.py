@@ -1,0 +1,232 @@
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.models.token_classifier import BertTokenClassifier
+from keras_bert.text.tags import entities
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS, VOCABULARY, toy_encoder
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+TAGS = ["O", "B-good", "I-good", "B-bad", "I-bad"]
+SENTENCES = [["good", "lovely", "film"], ["\u200b"], ["a", "plot", "goodly", "bad"] * 20, [".", "dull"]]
+
+
+@pytest.fixture(params=["gelu", "gelu_new"])
+def golden(shared, request):
+    return shared / "golden" / "hf_tiny" / request.param / "token_classification"
+
+
+@pytest.fixture
+def folder(golden, tmp_path):
+    """A Hugging Face folder with a layer for tags and a vocabulary of 200 words."""
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(golden / name, tmp_path / name)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return tmp_path
+
+
+def preprocessor(**arguments):
+    return BertWordPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), **{"sequence_length": 16, **arguments})
+
+
+def toy_model(**arguments):
+    return BertTokenClassifier(
+        toy_encoder(with_pooler=False), **{"labels": TAGS, "preprocessor": preprocessor(), "seed": 1, **arguments}
+    )
+
+
+def telling_sentences(number, seed=0):
+    """Sentences in which runs of good and of bad words are entities."""
+    generator = np.random.default_rng(seed)
+    sentences, tags = [], []
+    for _ in range(number):
+        words, of_words = [], []
+        for _ in range(int(generator.integers(1, 5))):
+            kind, vocabulary = [("good", GOOD_WORDS), ("bad", BAD_WORDS), (None, OTHER_WORDS)][generator.integers(3)]
+            run = generator.choice(vocabulary, generator.integers(1, 4)).tolist()
+            if kind is not None:
+                words.append("the")
+                of_words.append("O")
+            words += run
+            of_words += ["O" if kind is None else f"{'I' if place else 'B'}-{kind}" for place in range(len(run))]
+        sentences.append(words)
+        tags.append(of_words)
+    return sentences, tags
+
+
+def test_logits_equal_hugging_face(shared, golden, folder):
+    inputs = np.load(shared / "golden" / "hf_tiny" / "inputs.npz")
+    model = BertTokenClassifier.from_checkpoint(folder, sequence_length=32)
+    mask = inputs["attention_mask"]
+    ids = {"token_ids": inputs["input_ids"], "segment_ids": inputs["token_type_ids"], "padding_mask": mask}
+    np.testing.assert_allclose(model(ids), np.load(golden / "outputs.npz")["logits"], atol=1e-5)
+    assert model.labels == ["0", "1", "2", "3", "4"]
+    assert not model.checkpoint_report.random
+    assert not model.checkpoint_report.unused
+
+
+def test_a_checkpoint_comes_back_with_its_tags(folder, tmp_path):
+    model = BertTokenClassifier.from_checkpoint(folder, TAGS, sequence_length=32, dropout=0.25)
+    assert not model.checkpoint_report.random  # a layer without names fits any names, if there are as many
+    again = BertTokenClassifier.from_checkpoint(model.save_checkpoint(tmp_path / "again"), sequence_length=32)
+    variables = again.variables_by_path()
+    for path, variable in model.variables_by_path().items():
+        np.testing.assert_array_equal(variable, variables[path])
+    assert (again.labels, again.dropout.rate) == (TAGS, 0.25)
+    other = BertTokenClassifier.from_checkpoint(
+        tmp_path / "again", ["O", "B-a", "I-a", "B-b", "I-b"], sequence_length=32
+    )
+    assert any(path.startswith("token_logits/") for path in other.checkpoint_report.random)
+
+
+def test_the_loss_is_that_of_the_labelled_tokens():
+    logits = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
+    labels, weights = np.array([[-1, 4, 2], [0, -1, -1]], "int32"), np.array([2.0, 1.0], "float32")
+    model = toy_model()
+    total, weight = model.loss_terms(labels, logits, weights)["loss"]
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = -2 * (log_probabilities[0, 1, 4] + log_probabilities[0, 2, 2]) - log_probabilities[1, 0, 0]
+    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    assert weight == model.loss_weights(labels, weights)["loss"] == 5
+
+
+def test_every_word_is_tagged_at_its_first_piece():
+    model = toy_model()
+    tokenized = model.tokenize_sentences(SENTENCES)
+    logits = model.predict_logits(tokenized, batch_size=3)
+    whole = model(tokenized.windows.batch(np.arange(len(tokenized.windows)))).numpy()
+    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_places], atol=1e-5)
+    tags = model.predict_tags(SENTENCES)
+    assert [len(of_sentence) for of_sentence in tags] == [len(words) for words in SENTENCES]
+    assert [tag for of_sentence in tags for tag in of_sentence] == [TAGS[label] for label in logits.argmax(axis=1)]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    model = toy_model()
+    model.compile(keras.optimizers.Adam(5e-3))
+    history = model.fit(
+        *telling_sentences(300), epochs=16, batch_size=16, verbose=0, validation_data=telling_sentences(9, 1)
+    )
+    assert history.history["val_loss"][-1] < 0.5 * history.history["val_loss"][0]
+    return model
+
+
+@pytest.mark.slow
+def test_keras_fits_it(trained):
+    sentences, tags = telling_sentences(40, 2)
+    right = [
+        found == tag
+        for pair in zip(trained.predict_tags(sentences), tags, strict=True)
+        for found, tag in zip(*pair, strict=True)
+    ]
+    assert np.mean(right) > 0.9
+    assert trained.evaluate(sentences, tags, verbose=0) < 0.5
+
+
+@pytest.mark.slow
+def test_the_export_tags_alike(trained, tmp_path):
+    loaded = tf.saved_model.load(str(trained.export(tmp_path / "1")))
+    sentences, _ = telling_sentences(30, 3)
+    sentences += [["good"] * 70, []]  # longer than the model, and empty
+    texts = [" ".join(words) for words in sentences]
+    served = {name: values.numpy() for name, values in loaded.signatures["words"](words=tf.constant(texts)).items()}
+    expected = trained.predict_tags(sentences)
+    for row, tags in enumerate(expected):
+        count = served["word_count"][row]
+        assert [tag.decode() for tag in served["tags"][row][:count]] == tags
+        assert not served["tags"][row][count:].any()
+        found = []
+        for place in range(served["entity_count"][row]):
+            start, end = (served[f"entity_{name}_characters"][row][place] for name in ("start", "end"))
+            assert texts[row][start:end] == served["entities"][row][place].decode()
+            first, last = texts[row][:start].count(" "), texts[row][:end].count(" ")
+            found.append((served["entity_types"][row][place].decode(), first, last))
+            mean = served["scores"][row][first : last + 1].mean()
+            assert served["entity_scores"][row][place] == pytest.approx(mean, abs=1e-5)
+        assert found == entities(tags)
+
+
+@pytest.mark.slow
+def test_texts_are_parted_and_their_places_are_right(trained, tmp_path):
+    loaded = tf.saved_model.load(str(trained.export(tmp_path / "1")))
+    texts = ["The «good» film, (bad).", "", "été good"]
+    served = loaded.signatures["serving_default"](text=tf.constant(texts))
+    assert served["words"][0].numpy().tolist()[:3] == [b"The", "«".encode(), b"good"]
+    described = trained.tag(texts)
+    for row, text in enumerate(texts):
+        words = described[row]["words"]
+        assert len(words) == served["word_count"][row]
+        assert [text[word["start"] : word["end"]] for word in words] == [word["text"] for word in words]
+        first, last = served["start_bytes"][row].numpy(), served["end_bytes"][row].numpy()
+        spans = zip(first[: len(words)], last[: len(words)], strict=True)
+        assert [text.encode()[start:end].decode() for start, end in spans] == [word["text"] for word in words]
+        for entity in described[row]["entities"]:
+            assert text[entity["start"] : entity["end"]] == entity["text"]
+    assert {"good", "bad"} <= {entity["type"] for entity in described[0]["entities"]}
+    example = tf.train.Example(
+        features=tf.train.Features(
+            feature={"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[0].encode()]))}
+        )
+    )
+    of_examples = loaded.signatures["examples"](examples=tf.constant([example.SerializeToString()]))
+    assert of_examples["tags"][0].numpy().tolist() == served["tags"][0].numpy().tolist()[: served["word_count"][0]]
+    batch = trained.tokenize([["good", "film"]]).batch(tf.range(1))
+    assert loaded.signatures["tokens"](**batch)["probabilities"].shape == (1, 4, 5)
+
+
+@pytest.mark.slow
+def test_hostile_and_empty_requests(tmp_path):
+    signature = tf.saved_model.load(str(toy_model().export(tmp_path / "1"))).signatures["serving_default"]
+    hostile = [
+        b"",
+        b" \t",
+        b"\xff\xfegood\xc3 film",
+        b"\x00bad\x00 film",
+        b"the good film " * 500,
+        b"[SEP] good",
+        b"...",
+    ]
+    served = signature(text=tf.constant(hostile))
+    assert served["word_count"].numpy().tolist() == [0, 0, 2, 2, 1500, 4, 3]
+    empty = signature(text=tf.constant([], tf.string))
+    assert empty["words"].shape[0] == empty["entity_count"].shape[0] == 0
+
+
+def test_parts_of_speech_have_no_entities():
+    model = toy_model(labels=["NOUN", "VERB"])
+    assert list(model.tag(["a film"])[0]) == ["words"]
+
+
+def test_a_saved_model_comes_back(tmp_path):
+    model = toy_model(dropout=0.3, preprocessor=preprocessor(stride=4))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.get_config()["preprocessor"] == model.get_config()["preprocessor"]
+    assert again.predict_tags(SENTENCES) == model.predict_tags(SENTENCES)
+
+
+def test_what_cannot_be_is_refused(folder):
+    model = toy_model()
+    with pytest.raises(ValueError, match="`tag` takes texts"):
+        model.predict_tags(["a text"])
+    with pytest.raises(ValueError, match="'B-ugly', which is not among the model's labels"):
+        model.tokenize([["a"]], [["B-ugly"]])
+    with pytest.raises(ValueError, match="other numbers of labels"):
+        model.tokenize([["a", "b"]], [["O"]])
+    with pytest.raises(ValueError, match="needs a preprocessor"):
+        toy_model(preprocessor=None).tag(["a"])
+    with pytest.raises(ValueError, match="labels must be distinct"):
+        toy_model(labels=["O", "O"])
+
+
+def test_a_checkpoint_of_another_head_has_no_tags(tmp_path):
+    toy_encoder().save_checkpoint(tmp_path / "bert", BertTokenizer(VOCABULARY, lower_case=True))
+    with pytest.raises(ValueError, match="no token classifier"):
+        BertTokenClassifier.from_checkpoint(tmp_path / "bert")

@@ -1,0 +1,164 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.data.bad_rows import BadRowError
+from keras_bert.data.conll import TaggedSentence, read_conll, write_conll
+from keras_bert.metrics.tagging import tagging_metrics
+from tasks.fine_tuning import fine_tune
+from tasks.tagging import token_classification
+from tests.models.test_token_classifier import telling_sentences
+from tests.tasks.test_glue import ARGUMENTS
+
+
+class Values:
+    """The flags of tasks.tagging, some of them given."""
+
+    def __init__(self, **given):
+        defaults = {
+            "train_file": [],
+            "dev_file": [],
+            "test_file": [],
+            "predict_file": [],
+            "token_column": 0,
+            "tag_column": -1,
+            "comment_prefix": None,
+            "scheme": None,
+            "labels": None,
+            "document_context": False,
+            "skip_bad_rows": False,
+            "init_checkpoint": None,
+        }
+        self.__dict__.update({**defaults, **given})
+        self._given = set(given)
+
+    def __getitem__(self, name):
+        return SimpleNamespace(value=getattr(self, name), present=name in self._given)
+
+
+def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: tag):
+    sentences, tags = telling_sentences(number, seed)
+    write_conll(
+        path,
+        [
+            TaggedSentence(tuple(words), tuple(map(change, of_words)), row // sentences_of_document, 1)
+            for row, (words, of_words) in enumerate(zip(sentences, tags, strict=True))
+        ],
+    )
+    return [str(path)]
+
+
+def run(modes, run_dir, checkpoint=None, **given):
+    task = token_classification(Values(mode=modes, run_dir=str(run_dir), **given))
+    return fine_tune(task, modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 14})
+
+
+@pytest.fixture(scope="module", params=[False, True])
+def finished(request, tmp_path_factory, toy_checkpoint):
+    """A run that did everything, without or with the text around the sentences: its files and folder."""
+    folder = tmp_path_factory.mktemp("tagging")
+    number_of_sentences = {"train": 250, "dev": 30, "test": 20}
+    files = {
+        f"{name}_file": make_file(folder / f"{name}.conll", number, seed, sentences_of_document=3)
+        for seed, (name, number) in enumerate(number_of_sentences.items())
+    }
+    files["predict_file"] = files["test_file"]
+    run(
+        ["train", "eval", "predict", "export"],
+        folder / "run",
+        toy_checkpoint,
+        document_context=request.param,
+        **files,
+    )
+    return files, folder / "run"
+
+
+@pytest.mark.slow
+def test_it_learns_to_tag(finished):
+    _, folder = finished
+    report = json.loads((folder / "evaluation.json").read_text())
+    assert report["dev"]["micro"]["f1"] > 0.7
+    assert set(report["test"]["per_type"]) == {"bad", "good"}
+    results = json.loads((folder / "results.json").read_text())
+    assert results["score"] == "dev/f1"
+    assert results["best"]["metrics"]["dev/f1"] == pytest.approx(report["dev"]["micro"]["f1"])
+    assert results["configuration"]["labels"] == ["O", "B-bad", "B-good", "I-bad", "I-good"]
+    assert results["configuration"]["scheme"] == "IOB2"
+
+
+@pytest.mark.slow
+def test_the_files_of_tags_have_the_scores_that_are_reported(finished):
+    files, folder = finished
+    report = json.loads((folder / "evaluation.json").read_text())
+    true = list(read_conll(files["test_file"]))
+    for written in (folder / "evaluation_test.conll", folder / "predictions" / "predict.conll"):
+        predicted = list(read_conll(written))
+        assert [sentence.tokens for sentence in predicted] == [sentence.tokens for sentence in true]
+        assert [sentence.document for sentence in predicted] == [sentence.document for sentence in true]
+        metrics = tagging_metrics([sentence.tags for sentence in true], [sentence.tags for sentence in predicted])
+        assert metrics["f1"] == pytest.approx(report["test"]["micro"]["f1"])
+
+
+@pytest.mark.slow
+def test_what_is_served_tags_as_the_files_do(finished):
+    _, folder = finished
+    signature = tf.saved_model.load(str(folder / "saved_model" / "1")).signatures["words"]
+    with_context = json.loads((folder / "run.json").read_text())["document_context"]
+    # What was read together is served together.
+    together = {}
+    for number, sentence in enumerate(read_conll(folder / "predictions" / "predict.conll")):
+        together.setdefault(sentence.document if with_context else number, []).append(sentence)
+    words, tags = (
+        [[item for sentence in sentences for item in getattr(sentence, name)] for sentences in together.values()]
+        for name in ("tokens", "tags")
+    )
+    served = signature(words=tf.constant([" ".join(of_text) for of_text in words]))["tags"].numpy()
+    for of_text, found in zip(tags, served, strict=True):
+        assert [tag.decode() for tag in found[: len(of_text)]] == of_text
+
+
+@pytest.mark.slow
+def test_a_finished_run_knows_its_form(finished):
+    files, folder = finished
+    again = run(["eval"], folder, test_file=files["test_file"])["evaluation"]
+    assert again["test/f1"] == json.loads((folder / "evaluation.json").read_text())["test"]["micro"]["f1"]
+
+
+@pytest.mark.slow
+def test_parts_of_speech(tmp_path, toy_checkpoint):
+    def plain(tag):
+        return {"good": "ADJ", "bad": "ADV"}.get(tag[2:], "NOUN")
+
+    files = {
+        f"{name}_file": make_file(tmp_path / f"{name}.conll", number, number, change=plain)
+        for name, number in {"train": 100, "dev": 20}.items()
+    }
+    run(["train", "eval", "export"], tmp_path / "run", toy_checkpoint, **files)
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["score"] == "dev/token_accuracy"
+    assert results["best"]["score"] > 0.9
+    assert results["configuration"]["scheme"] == "plain"
+
+
+def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):
+    train = make_file(tmp_path / "train.conll", 20, 0)
+    dev = tmp_path / "dev.conll"
+    dev.write_text("good\tB-good\n\nplain\tB-ugly\nfilm\tO\n\nbad\tB-bad\n")
+    with pytest.raises(BadRowError, match=r"dev.conll, line 3: the tag 'B-ugly' is unknown; known are \['B-bad'"):
+        run(["train"], tmp_path / "run", toy_checkpoint, train_file=train, dev_file=[str(dev)])
+    task = token_classification(Values(mode=["train"], train_file=train, dev_file=[str(dev)], skip_bad_rows=True))
+    model = task.make_model(toy_checkpoint, 16, "float32")
+    assert len(task.configuration(model)["data"]) == 2
+    assert task._tokenized["dev"][1].lengths.tolist() == [1, 1]
+
+
+def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
+    file = make_file(tmp_path / "train.conll", 20, 0)
+    with pytest.raises(ValueError, match="no labelled examples to choose the best model by; give --dev_file"):
+        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file)
+    with pytest.raises(ValueError, match="no token classifier"):
+        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file)
+    with pytest.raises(ValueError, match="no trained layer for the tags"):
+        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file, labels=["O", "B-good"])
