@@ -10,6 +10,7 @@ Suites:
     masking: the masking of full rows for pre-training, by `TokenMasker` and by tensorflow-text.
     pretraining: the training step of pre-training on instances made from text, and what packing gains.
     pretraining_data: instances made on the fly from prepared text, and pairs of sentences packed into rows.
+    tasks: SQuAD from its files to answers: windows, fine-tuning with and without length buckets, answers, served ones.
     optimizer: one step on the 22.7 million parameters of MiniLM's shape, by `BertAdamW` and by Keras' AdamW.
 
 A peer is any program that prints a line such as `fwd 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`; what
@@ -23,7 +24,17 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.benchmarks import encoder, masking, optimizer, pretraining, pretraining_data, sst2, tokenizer, training
+from tools.benchmarks import (
+    encoder,
+    masking,
+    optimizer,
+    pretraining,
+    pretraining_data,
+    sst2,
+    tasks,
+    tokenizer,
+    training,
+)
 from tools.benchmarks.figures import comparison_table, format_figures
 from tools.benchmarks.processes import ProgramError, parse_peer, run_turns
 
@@ -52,6 +63,10 @@ SUITES = {
         pretraining_data.PROGRAMS,
         ("vocabulary", "text", "batch_size", "sequence_length", "instances"),
     ),
+    "tasks": (
+        tasks.PROGRAMS,
+        ("train_file", "eval_file", "init_checkpoint", "updates", "questions", "batch_size", "precision", "seed"),
+    ),
     "optimizer": (optimizer.PROGRAMS, ("repeats",)),
 }
 _OF_TEXT = ", ".join(suite for suite, (_, names) in SUITES.items() if "text" in names)
@@ -63,6 +78,7 @@ BATCH_SIZES = {
     "masking": 256,
     "pretraining": 32,
     "pretraining_data": 256,
+    "tasks": 16,
 }
 
 
@@ -82,7 +98,7 @@ def define_flags():
         "precision",
         "float32",
         precisions,
-        "encoder, training, pretraining, sst2. bfloat16 needs a processor that has it.",
+        "encoder, training, pretraining, sst2, tasks. bfloat16 needs a processor that has it.",
     )
     flags.DEFINE_integer(
         "sequence_length",
@@ -90,14 +106,17 @@ def define_flags():
         "encoder, training, masking, pretraining, pretraining_data: tokens in a row.",
         lower_bound=1,
     )
-    flags.DEFINE_integer("updates", 200, "training, pretraining: updates that count.", lower_bound=1)
+    flags.DEFINE_integer("updates", 200, "training, pretraining, tasks: updates that count.", lower_bound=1)
     for name, value in encoder.MINILM.items():
         flags.DEFINE_integer(name, value, f"encoder, pretraining: {name}; the default is MiniLM's.", lower_bound=1)
     flags.DEFINE_string("data_dir", None, "sst2: folder of train.tsv and dev.tsv.")
-    flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "sst2: a checkpoint, or the name of a preset.")
+    flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "sst2, tasks: a checkpoint, or the name of a preset.")
     flags.DEFINE_integer("examples", 4000, "sst2: examples to train on; 0 is all.", lower_bound=0)
     flags.DEFINE_integer("epochs", 1, "sst2: passes over them.", lower_bound=1)
-    flags.DEFINE_integer("seed", 1, "sst2: of the choice and order of the examples, the new layer, and dropout.", 0)
+    flags.DEFINE_integer("seed", 1, "sst2, tasks: of the order of the examples, the new layer, and dropout.", 0)
+    flags.DEFINE_string("train_file", None, "tasks: SQuAD's JSON of version 1.1, to train on.")
+    flags.DEFINE_string("eval_file", None, "tasks: SQuAD's JSON, to answer.")
+    flags.DEFINE_integer("questions", 500, "tasks: questions to answer; 0 is all.", lower_bound=0)
     flags.DEFINE_string("vocabulary", None, f"{_OF_TEXT}: a lower-case vocab.txt.")
     flags.DEFINE_multi_string("text", [], f"{_OF_TEXT}: files of text, or patterns.")
     flags.DEFINE_integer("lines", 51_200, "tokenizer, masking: most lines of text.", lower_bound=1)
@@ -134,6 +153,9 @@ def suite_arguments(values):
                 f"the suite sst2 needs --data_dir, a folder with train.tsv and dev.tsv; got {values.data_dir}, "
                 f"where there is no {' and no '.join(missing)}"
             )
+    for name in ("train_file", "eval_file"):
+        if name in names and not Path(arguments[name] or "").is_file():
+            raise app.UsageError(f"the suite {suite} needs --{name}, a file of SQuAD; got {arguments[name]}")
     reads_text = "text" in names
     if reads_text and not (values.vocabulary and tokenizer.find_texts(values.text)):
         raise app.UsageError(f"the suite {suite} needs --vocabulary and --text, which must match a file")

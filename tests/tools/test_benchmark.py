@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run as run_forked
+from tests.tasks.test_squad import make_file as make_squad_file
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 from tools import benchmark
-from tools.benchmarks import encoder, masking, optimizer, pretraining, pretraining_data, sst2, tokenizer
+from tools.benchmarks import encoder, masking, optimizer, pretraining, pretraining_data, sst2, tasks, tokenizer
 from tools.benchmarks.figures import comparison_table, format_figures, parse_figures, times_faster
 from tools.benchmarks.processes import ProgramError, parse_peer, run_program, run_turns
 from tools.benchmarks.timing import median_seconds
@@ -211,11 +212,12 @@ def test_operations_are_counted():
 
 def test_refusals():
     assert (
-        "<encoder|sst2|training|tokenizer|masking|pretraining|pretraining_data|optimizer>"
+        "<encoder|sst2|training|tokenizer|masking|pretraining|pretraining_data|tasks|optimizer>"
         in run_benchmark("--suite=speed").stderr
     )
     assert "no use for --data_dir; its flags are --repeats" in run_benchmark("--suite=optimizer", "--data_dir=x").stderr
     assert "no train.tsv and no dev.tsv" in run_benchmark("--suite=sst2", f"--data_dir={ROOT}").stderr
+    assert "needs --train_file, a file of SQuAD; got None" in run_benchmark("--suite=tasks").stderr
     assert "needs --vocabulary and --text" in run_benchmark("--suite=tokenizer").stderr
     assert "needs --vocabulary and --text" in run_benchmark("--suite=masking").stderr
     assert "no file nothing" in run_benchmark("--suite=tokenizer", f"--text={ROOT}/*", "--vocabulary=nothing").stderr
@@ -311,6 +313,20 @@ def test_sst2(tmp_path, precision):
     assert remark == "1 x 400 examples"
     with pytest.raises(ValueError, match="more than --examples=320"):
         sst2.measure_ours(str(tmp_path), examples=320, **arguments)
+
+
+@pytest.mark.slow
+def test_tasks(tmp_path):
+    files = {
+        f"{name}_file": str(make_squad_file(tmp_path / f"{name}.json", number, "1.1", number))
+        for name, number in {"train": 30, "eval": 20}.items()
+    }
+    checkpoint = toy_classifier(encoder_arguments={"max_position_embeddings": 384}).save_checkpoint(tmp_path / "toy")
+    arguments = {"init_checkpoint": str(checkpoint), "batch_size": 4, "precision": "float32", "seed": 1}
+    figures, remark = tasks.measure_ours(**files, updates=3, questions=5, **arguments)
+    assert [name for name, _ in figures] == ["features", "train", "unbucketed", "answer", "serve"]
+    assert min(figures.values()) > 0
+    assert remark == "30 questions in 30 windows; 5 are answered"
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-_WARM_UP_STEPS = 10  # updates of the training that trace the step and do not count
-_LEARNING_RATE = 5e-5
+from tools.benchmarks.fine_tuning import WARM_UP_STEPS, make_head, seconds_of_updates
+
 _BATCH_OF_SERVING = 32
 
 
@@ -47,12 +47,11 @@ def measure_ours(data_dir, init_checkpoint, examples, epochs, batch_size, precis
 
 def make_model(init_checkpoint, precision, seed):
     """A classifier for SST-2 on the weights of a checkpoint."""
-    from keras_bert.checkpoints.presets import PRESETS
     from keras_bert.data.glue import glue_task
     from keras_bert.models.classifier import BertClassifier
 
-    make = BertClassifier.from_preset if init_checkpoint in PRESETS else BertClassifier.from_checkpoint
-    return make(init_checkpoint, list(glue_task("sst2").labels), seed=seed, dtype=precision)
+    labels = list(glue_task("sst2").labels)
+    return make_head(BertClassifier, init_checkpoint, labels=labels, seed=seed, dtype=precision)
 
 
 def train_speed(model, examples, epochs, batch_size, seed):
@@ -61,42 +60,23 @@ def train_speed(model, examples, epochs, batch_size, seed):
     The first updates trace the step; they are part of the training but not of the time. The time of tokenizing is that
     of all examples.
     """
-    import keras_bert
-    from keras_bert.data.batching import BatchPlan, training_batches
+    from keras_bert.data.batching import BatchPlan
     from keras_bert.data.tokenized import tokenize_examples
-    from keras_bert.training.run_dir import RunDirectory
-    from keras_bert.training.trainer import Trainer
 
-    tokenize_examples(examples[: _WARM_UP_STEPS * batch_size], model.preprocessor, model.encode_labels)
+    tokenize_examples(examples[: WARM_UP_STEPS * batch_size], model.preprocessor, model.encode_labels)
     started = time.perf_counter()
     tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
     plan = BatchPlan(tokenized.lengths, batch_size, seed=seed)
     tokenizing = time.perf_counter() - started
     steps = plan.batches_per_epoch * epochs
-    if steps <= _WARM_UP_STEPS:
+    if steps <= WARM_UP_STEPS:
         raise ValueError(
-            f"{len(examples)} examples are {steps} updates, but the first {_WARM_UP_STEPS} do not count; give more "
-            f"than --examples={_WARM_UP_STEPS * batch_size}"
+            f"{len(examples)} examples are {steps} updates, but the first {WARM_UP_STEPS} do not count; give more "
+            f"than --examples={WARM_UP_STEPS * batch_size}"
         )
-    times = []
-
-    def note_time():
-        times.append(time.perf_counter())
-        return {}
-
-    with tempfile.TemporaryDirectory() as folder:
-        # An evaluation comes before the checkpoint: the last one is the end of the last update.
-        Trainer(
-            model,
-            keras_bert.BertAdamW(keras_bert.WarmupSchedule(_LEARNING_RATE, steps)),
-            RunDirectory(Path(folder) / "run", {}),
-            steps,
-            evaluate=note_time,
-            evaluate_every=_WARM_UP_STEPS,
-            checkpoint_every=steps,
-        ).train(training_batches(tokenized, plan))
-    counted = (len(examples) / plan.batches_per_epoch) * (steps - _WARM_UP_STEPS)
-    return counted / (tokenizing + times[-1] - times[0])
+    updating = seconds_of_updates(model, tokenized, plan, steps)
+    counted = (len(examples) / plan.batches_per_epoch) * (steps - WARM_UP_STEPS)
+    return counted / (tokenizing + updating)
 
 
 def predict_speed(model, texts):
