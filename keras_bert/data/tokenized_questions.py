@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.tokenized import TokenizedExamples, flatten_rows
-from keras_bert.text.words import tokenize_words
+from keras_bert.text.words import tokens_of_words
 
 # Questions tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
-_CHUNK_SIZE = 1024
+_CHUNK_SIZE = 2048
 
 
 class TokenizedQuestions(NamedTuple):
@@ -87,8 +87,7 @@ def _tokenize(questions, first_row, preprocessor, to_train):
     tokenizer = preprocessor.tokenizer
     numbers = {}  # of the contexts: each is tokenized once, and not for each of its questions
     of_question = [numbers.setdefault(question.context, len(numbers)) for question in questions]
-    tokens = tokenize_words(tokenizer, list(numbers))
-    contexts, words = (tf.gather(ragged, of_question) for ragged in (tokens.token_ids, tokens.words))
+    contexts, words = (tf.gather(ragged, of_question) for ragged in tokens_of_words(tokenizer, list(numbers)))
     windows = preprocessor.split(tokenizer.tokenize([question.question for question in questions]), contexts)
     packed = preprocessor.pack(windows.questions, windows.contexts)
     rows, first_tokens = windows.rows.numpy(), windows.first_tokens.numpy()

@@ -138,6 +138,34 @@ def _cut_out(texts, characters, starts, in_word, goes_on):
     return words, words.with_values(tf.cast(begin, tf.int32))
 
 
+def tokens_of_words(tokenizer: BertTokenizer, texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Tokenizes documents and keeps, for every token, its word: as `tokenize_words` does, without places, and faster.
+
+    Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
+
+    Args:
+        tokenizer: `BertTokenizer`.
+        texts: string tensor, list or array [documents].
+
+    Returns:
+        A pair of int32 `RaggedTensor`s [documents, (tokens)]: the tokens, and the numbers of their words.
+
+    Raises:
+        TypeError: something other than text.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
+        >>> [part.to_list() for part in tokens_of_words(tokenizer, ["Play playing"])]
+        [[[4, 4, 5]], [[0, 1, 1]]]
+    """
+    words, _ = split_words(texts)
+    unique, index = tf.unique(words.values)  # most words of a text occur in it again
+    tokens = words.with_values(tf.gather(tokenizer.tokenize(unique), index))  # [documents, (words), (tokens)]
+    numbers = tf.ragged.range(tf.cast(words.row_lengths(), tf.int32)).values
+    numbers = tokens.with_flat_values(tf.repeat(numbers, tokens.values.row_lengths()))
+    return tokens.merge_dims(1, 2), numbers.merge_dims(1, 2)
+
+
 def tokenize_words(tokenizer: BertTokenizer, texts: Any) -> WordTokens:
     """Tokenizes documents and keeps, for every token, its word and its place in the document.
 

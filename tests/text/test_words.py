@@ -4,7 +4,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from keras_bert.text.words import WORD_SEPARATORS, split_text, split_words, tokenize_words
+from keras_bert.text.words import WORD_SEPARATORS, split_text, split_words, tokenize_words, tokens_of_words
 from tests.reference.tokenization import ASCII_PUNCTUATION, CHINESE_RANGES
 from tests.text.fuzz import fuzzed_bytes, invalid_bytes
 
@@ -50,6 +50,14 @@ def test_the_tokens_are_those_of_the_whole_text(tokenizers, texts, name):
     assert result.token_ids.to_list() == whole.token_ids.to_list()
     assert result.start_bytes.to_list() == whole.start_bytes.to_list()
     assert result.end_bytes.to_list() == whole.end_bytes.to_list()
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
+def test_tokens_without_places_are_the_same(tokenizers, texts, name):
+    with_places = tokenize_words(tokenizers[name], texts)
+    tokens, words = tokens_of_words(tokenizers[name], texts)
+    assert tokens.to_list() == with_places.token_ids.to_list()
+    assert words.to_list() == with_places.words.to_list()
 
 
 def test_every_token_lies_in_its_word(tokenizers, texts):
