@@ -138,13 +138,16 @@ def own_classification(
     bad_rows = BadRows(skip=skip_bad_rows)
 
     def read(paths, label_column=label_column):
-        return read_examples(paths, text_columns, label_column, problem_type, label_separator, file_format, bad_rows)
+        known = None if problem_type == "regression" else labels
+        return read_examples(
+            paths, text_columns, label_column, problem_type, label_separator, file_format, bad_rows, known
+        )
 
     train = read(train_file) if train_file else None
-    evaluation = {"dev": read(dev_file)} if dev_file else {}
     if labels is None and train is not None and problem_type != "regression":
         labels = discover_labels(train)
         logging.info("%d labels: %s", len(labels), ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else ""))
+    evaluation = {"dev": read(dev_file)} if dev_file else {}  # now that the labels are known
     if train is not None and not evaluation:
         train, evaluation["dev"] = hold_out(train, dev_share, hold_out_seed)
     files = distinct_names(Path(file) for pattern in predict_file for file in find_files(pattern))

@@ -4,7 +4,7 @@ import functools
 import glob
 from pathlib import Path
 
-from keras_bert.data.bad_rows import BadRows
+from keras_bert.data.bad_rows import BadRows, quotation
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.data.delimited import check_columns, read_columns, read_header
 from keras_bert.data.example_stream import ExampleStream
@@ -32,6 +32,7 @@ def read_examples(
     label_separator=",",
     file_format=None,
     bad_rows=None,
+    known_labels=None,
 ):
     """Examples from files that name their columns.
 
@@ -51,6 +52,7 @@ def read_examples(
         label_separator: str. What stands between several labels in a TSV or CSV file. In JSON they are a list.
         file_format: str, one of "tsv", "csv" and "jsonl". None goes by the files' names, of which `.gz` may be the end.
         bad_rows: a `BadRows`, told of rows that cannot be used. None takes the first one for an error.
+        known_labels: collection of str, or None. A row with a label that is not among them cannot be used.
 
     Returns:
         `ExampleStream`.
@@ -78,7 +80,7 @@ def read_examples(
     for path in find_files(paths):
         path_format = _format_of(path, file_format)
         separator = None if path_format == "jsonl" else label_separator
-        read_label = None if label_column is None else functools.partial(_label, problem_type, separator)
+        read_label = None if label_column is None else functools.partial(_label, problem_type, separator, known_labels)
         if path_format == "jsonl":
             rows = functools.partial(read_values, path, columns, bad_rows)
         else:
@@ -168,9 +170,11 @@ def _texts(columns, texts):
     return dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
 
 
-def _label(problem_type, separator, value):
+def _label(problem_type, separator, known_labels, value):
     if problem_type == REGRESSION:
         return label_number(value)
-    if problem_type == MULTI_LABEL:
-        return label_list(value, separator)
-    return label_name(value)
+    label = label_list(value, separator) if problem_type == MULTI_LABEL else label_name(value)
+    unknown = {*(label if isinstance(label, list) else [label])} - {*(known_labels or [])}
+    if known_labels is not None and unknown:
+        raise ValueError(f"the label {quotation(min(unknown))} is unknown; known are {sorted(known_labels)}")
+    return label

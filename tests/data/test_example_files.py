@@ -226,3 +226,23 @@ def test_lines_are_those_of_the_file_whatever_was_skipped(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\ngood,a\n"two\nlines",a\nbad row\n\nfine,b\n')
     examples = read_examples(path, label_column="label", bad_rows=BadRows(skip=True))
     assert [example["line"] for example in examples] == [2, 3, 7]
+
+
+def test_an_unknown_label_is_a_bad_row(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("text\tlabel\na\tgood\nb\tugly\nc\tbad\n")
+    with pytest.raises(BadRowError, match=r"dev.tsv, line 3: the label 'ugly' is unknown; known are \['bad', 'good'\]"):
+        list(read_examples(path, label_column="label", known_labels=["good", "bad"]))
+    bad_rows = BadRows(skip=True)
+    examples = read_examples(path, label_column="label", bad_rows=bad_rows, known_labels=["good", "bad"])
+    assert [example["line"] for example in examples] == [2, 4]
+    assert bad_rows.count == 1
+
+
+def test_one_unknown_label_of_several_is_enough(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("text\tlabel\na\tgood,ugly\nb\t\n")
+    examples = read_examples(
+        path, "text", "label", "multi_label_classification", bad_rows=BadRows(skip=True), known_labels=["good"]
+    )
+    assert [example["label"] for example in examples] == [[]]

@@ -155,3 +155,12 @@ def test_rows_held_out_stay_held_out(toy_checkpoint, tmp_path):
     answer = run_forked([sys.executable, "-m", *command])
     assert answer.stderr.splitlines()[-1].startswith("tasks.classify: ")
     assert "Traceback" not in answer.stderr
+
+
+def test_a_label_that_only_dev_has_is_named_with_its_line(tmp_path):
+    train = write_csv(tmp_path / "train.csv", [("good", "a"), ("bad", "b")])
+    dev = write_csv(tmp_path / "dev.csv", [("good", "a"), ("dull", "c")])
+    files = {"train_file": [train], "dev_file": [dev]}
+    task = classify.own_classification(("train",), **{**FILES, **files})
+    with pytest.raises(ValueError, match=r"dev.csv, line 3: the label 'c' is unknown; known are \['a', 'b'\]"):
+        list(task._evaluation["dev"])
