@@ -20,7 +20,15 @@ from absl import app, flags
 import tasks.flags
 
 # Flags that say how text becomes instances, which are in files of instances already.
-_OF_TEXT = ("fill_to_length", "do_whole_word_mask", "masked_lm_prob", "short_seq_prob", "shard_megabytes")
+_OF_TEXT = (
+    "fill_to_length",
+    "do_whole_word_mask",
+    "masked_lm_prob",
+    "mask_share",
+    "random_share",
+    "short_seq_prob",
+    "shard_megabytes",
+)
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 _PHASE = re.compile(r"([1-9][0-9]*):([1-9][0-9]*):([1-9][0-9]*)")
 
@@ -57,6 +65,10 @@ def define_flags():
     flags.DEFINE_bool("do_whole_word_mask", False, "With --text_files: mask all pieces of a word together.")
     flags.DEFINE_float(
         "masked_lm_prob", 0.15, "With --text_files: share of the tokens that are masked.", 0.001, upper_bound=1.0
+    )
+    flags.DEFINE_float("mask_share", 0.8, "With --text_files: share of the masked tokens that become [MASK].", 0.0, 1.0)
+    flags.DEFINE_float(
+        "random_share", 0.1, "With --text_files: share of them that become a random token; the rest stays.", 0.0, 1.0
     )
     flags.DEFINE_float("short_seq_prob", 0.1, "With --text_files: share of the documents with shorter instances.")
     flags.DEFINE_float(
@@ -173,6 +185,8 @@ def instances_from_flags(values, tokenizer, prefix=""):
             short_sequence_rate=values.short_seq_prob,
             whole_words=values.do_whole_word_mask,
             masking_rate=values.masked_lm_prob,
+            mask_share=values.mask_share,
+            random_share=values.random_share,
         )
     if patterns := values[f"{prefix}instance_files"].value:
         return StoredInstances([find_instances(pattern) for pattern in patterns], tokenizer, values.seed)
