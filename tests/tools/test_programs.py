@@ -22,6 +22,7 @@ def run(*arguments):
     [
         "quickstart",
         "ask",
+        "attention",
         "benchmark",
         "build_vocab",
         "create_pretraining_data",

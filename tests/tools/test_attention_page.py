@@ -1,0 +1,326 @@
+"""The page holds the weights as they are, hostile text does nothing in it, and a browser shows what is asked for."""
+
+import base64
+import hashlib
+import html
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tools import attention_page
+from tools.attention_page import ROUNDING_ERROR, Attention, build_page, check_size, encode_weights
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PLAYWRIGHT = Path.home() / ".cache" / "ms-playwright"
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--window-size=1280,900",
+    "--dump-dom",
+]
+HOSTILE = [
+    "</script><script>document.title='broken out'</script>",
+    "<!--<script>",
+    "<img src=x onerror=\"document.title='broken out'\">",
+    "\"'`${alert(1)}\\",
+    "$style",
+    "&lt;",
+    "👩‍🚀",
+    "שלום",
+    "\u202egnp.exe",
+    "a\u2028b",
+    "nul\x00",
+    "]]>",
+    "__proto__",
+    "##ing",
+]
+# As a page shows them: what cannot be seen is named.
+SHOWN = {"\u202egnp.exe": "U+202Egnp.exe", "a\u2028b": "aU+2028b", "nul\x00": "nulU+0000"}
+
+
+def random_attention(length=7, layers=(0, 1), heads=2, tokens=None, seed=1):
+    """Rows of all kinds: spread out, and bent on one token."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(size=[len(layers), heads, length, length]) * generator.uniform(0, 12, [length, 1])
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return Attention(
+        tokens=tokens or ["[CLS]", *(f"word{i}" for i in range(1, length - 1)), "[SEP]"],
+        segment_ids=[0] * (length - 2) + [1] * 2,
+        special=[0, length - 1],
+        layers=list(layers),
+        weights=(weights / weights.sum(axis=-1, keepdims=True)).astype(np.float32),
+    )
+
+
+class Elements(html.parser.HTMLParser):
+    """The tags of a page in their order, and what stands in its scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.scripts = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, attributes))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts.append(data)
+
+
+def data_of(page):
+    """The data in a page, as its script reads them."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def weights_of(data):
+    """[layers, heads, from, to] of a page's data."""
+    shape = len(data["layers"]), data["heads"], len(data["tokens"])
+    greatest, codes = (b"".join(map(base64.b64decode, data[name])) for name in ("greatest", "codes"))
+    greatest = np.frombuffer(greatest, "<f4").reshape(*shape, 1)
+    return greatest * (np.frombuffer(codes, np.uint8).reshape(*shape, shape[-1]) / 255) ** 2
+
+
+@pytest.mark.parametrize("length", [1, 2, 20, 512])
+def test_weights_are_as_near_as_the_page_says(length):
+    weights = random_attention(max(length, 2)).weights[..., :length, :length]
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    codes, greatest = encode_weights(weights)
+    decoded = greatest[..., None].astype(np.float64) * (codes / 255) ** 2
+    assert np.abs(decoded - weights).max() <= ROUNDING_ERROR
+    np.testing.assert_array_equal(decoded.max(axis=-1), weights.max(axis=-1))
+    # By the bound of each weight, as the roots of a row's weights sum to at most that of their number.
+    np.testing.assert_allclose(decoded.sum(axis=-1), 1, rtol=0, atol=length**0.5 / 255 + length / 510**2)
+
+
+def test_even_and_empty_rows():
+    even = np.full([1, 512, 512], 1 / 512, np.float32)
+    codes, greatest = encode_weights(even)
+    assert (codes == 255).all()
+    np.testing.assert_array_equal(greatest, even[..., 0])
+    codes, greatest = encode_weights(np.zeros([2, 2], np.float32))
+    assert not codes.any() and not greatest.any()
+
+
+def test_the_worst_of_two_weights():
+    first = np.linspace(0.5, 1, 10_001)
+    codes, greatest = encode_weights(np.stack([first, 1 - first], axis=-1))
+    errors = np.abs(greatest[:, None] * (codes / 255) ** 2 - np.stack([first, 1 - first], axis=-1))
+    assert 0.0019 < errors.max() <= ROUNDING_ERROR
+
+
+def test_the_data_of_a_page():
+    attention = random_attention(layers=(3, 5))
+    data = data_of(build_page(attention, "a title", "some facts", ["a", "b"]))
+    np.testing.assert_allclose(weights_of(data), attention.weights, rtol=0, atol=ROUNDING_ERROR)
+    for name in ("tokens", "segment_ids", "special", "layers"):
+        assert data[name] == getattr(attention, name)
+    assert (data["title"], data["facts"], data["texts"], data["heads"]) == ("a title", "some facts", ["a", "b"], 2)
+
+
+def test_hostile_text_is_data():
+    plain = random_attention(len(HOSTILE))
+    hostile = plain._replace(tokens=HOSTILE)
+    everywhere = "".join(HOSTILE)
+    page = build_page(hostile, everywhere, everywhere, HOSTILE)
+    elements, expected = Elements(page), Elements(build_page(plain, "", "", []))
+    assert elements.tags == expected.tags
+    assert elements.scripts[1:] == expected.scripts[1:]
+    data = json.loads(elements.scripts[0])
+    assert data["tokens"] == data["texts"] == HOSTILE
+    assert data["title"] == data["facts"] == everywhere
+    assert not set(page) & {"\x00", "\u2028", "\u202e"}
+
+
+def test_a_page_asks_nobody_and_runs_one_script():
+    page = build_page(random_attention(), "", "", [])
+    assert not re.search(r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|innerHTML|eval\(", page)
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    hashes = [base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (script, style)]
+    assert policy == "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'".format(*hashes)
+
+
+def test_a_page_that_would_be_too_large(monkeypatch):
+    check_size(12, 12, 512)
+    message = r"24 layers of 16 heads with 512 tokens are 100,663,296 weights.* 67,108,864; show fewer layers by "
+    with pytest.raises(ValueError, match=message + "--layers, or fewer tokens by --max_seq_length"):
+        check_size(24, 16, 512)
+    monkeypatch.setattr(attention_page, "MOST_WEIGHTS", 2 * 2 * 7 * 7 - 1)
+    with pytest.raises(ValueError, match="a page holds at most 195"):
+        build_page(random_attention(), "", "", [])
+
+
+# In a browser.
+
+
+def open_in(browser, file, fragment="", folder=None):
+    """What a headless browser makes of a page: its document, and what its console says."""
+    answer = subprocess.run(
+        [browser, *OPTIONS, f"--user-data-dir={folder or file.parent / 'profile'}", f"{file.as_uri()}{fragment}"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        timeout=120,
+    )
+    return answer.stdout, [line for line in answer.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser of Chromium's kind that can open a file."""
+    installed = [*map(shutil.which, BROWSERS), *map(str, PLAYWRIGHT.glob("chromium-*/chrome-linux*/chrome"))]
+    probe = tmp_path_factory.mktemp("browser") / "probe.html"
+    probe.write_text("<body><script>document.body.append(6 * 7)</script>")
+    for program in filter(None, installed):
+        if "42" in open_in(program, probe)[0]:
+            return program
+    pytest.skip(f"the page was not opened: no browser that opens a file is installed (looked for {BROWSERS})")
+
+
+def text_of(markup):
+    return html.unescape(re.sub(r"<[^>]*>", "", markup))
+
+
+def tokens_in(document):
+    """(what is shown of the token, its weight) of all tokens in a document."""
+    pairs = re.findall(r'<span class="word">(.*?)</span> <span class="weight">(.*?)</span>', document, re.DOTALL)
+    return [(text_of(word), float(weight.removesuffix("%")) / 100) for word, weight in pairs]
+
+
+def part_of(document, name):
+    return text_of(re.search(rf'<(\w+) id="{name}"[^>]*>(.*?)</\1>', document, re.DOTALL)[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fragment, token, choose",
+    [
+        ("#layer=5&head=1&token=3", 3, lambda weights: weights[1, 1, 3]),
+        ("#layer=3&head=0&token=2&direction=to", 2, lambda weights: weights[0, 0, :, 2]),
+        ("#layer=5&head=average&token=6", 6, lambda weights: weights[1].mean(axis=0)[6]),
+        ("#layer=3&head=maximum&token=0&direction=to", 0, lambda weights: weights[0].max(axis=0)[:, 0]),
+        ("#layer=4&head=2&token=7&direction=__proto__", 1, lambda weights: weights[0, 0, 1]),  # none of it is there
+        ("", 1, lambda weights: weights[0, 0, 1]),
+    ],
+)
+def test_a_browser_shows_what_the_address_asks_for(browser, tmp_path, fragment, token, choose):
+    attention = random_attention(layers=(3, 5))
+    file = tmp_path / "page.html"
+    file.write_text(build_page(attention, "a title", "some facts", ["a text"]), encoding="utf-8")
+    document, console = open_in(browser, file, fragment)
+    assert console == []
+    assert 'data-ready="yes"' in document
+    words, weights = zip(*tokens_in(document), strict=True)
+    assert list(words) == attention.tokens
+    expected = choose(attention.weights)
+    np.testing.assert_allclose(weights, expected, rtol=0, atol=ROUNDING_ERROR + 0.0005)
+    buttons = re.findall(r'<button [^>]*class="token"[^>]*>', document)
+    assert [place for place, button in enumerate(buttons) if 'aria-pressed="true"' in button] == [token]
+    assert f"{attention.tokens[token]} (token {token})" in part_of(document, "summary")
+    assert document.count("<canvas") == 2 * 4 + 1
+    assert (part_of(document, "title"), part_of(document, "facts")) == ("a title", "some facts")
+    assert text_of(re.search(r"<title>.*?</title>", document)[0]) == "a title"
+
+
+@pytest.mark.slow
+def test_a_browser_shows_hostile_text(browser, tmp_path):
+    attention = random_attention(len(HOSTILE), tokens=HOSTILE)
+    file = tmp_path / "page.html"
+    file.write_text(build_page(attention, HOSTILE[0], HOSTILE[1], HOSTILE), encoding="utf-8")
+    document, console = open_in(browser, file)
+    assert console == []
+    shown = [SHOWN.get(token, token) for token in HOSTILE]
+    assert [word for word, _ in tokens_in(document)] == shown
+    assert text_of(re.search(r"<title>.*?</title>", document)[0]) == HOSTILE[0]
+    assert part_of(document, "texts") == "".join(shown)
+    assert not re.search("<img|<script>document", document)
+
+
+DRIVER = """
+const said = [];
+const say = () => said.push(`${location.hash} ${document.activeElement.dataset.token ?? ""}`.trim());
+const press = (key) => {
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  say();
+};
+const stops = (selector) => [...document.querySelectorAll(selector)].filter((button) => button.tabIndex === 0);
+say();
+stops(".token")[0].focus();
+["ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "ArrowLeft", "ArrowDown", "ArrowUp"].forEach(press);
+stops(".cell")[0].focus();
+["ArrowRight", "ArrowDown", "ArrowDown", "End", "ArrowRight", "Home", "ArrowUp"].forEach(press);
+document.querySelectorAll(".token")[4].click(); say();
+document.querySelectorAll(".cell")[6].click(); say();
+document.querySelector("input[value=to]").click(); say();
+const head = document.querySelector("#head");
+head.value = "maximum"; head.dispatchEvent(new Event("change")); say();
+const weights = () => [...document.querySelectorAll(".weight")].map((each) => each.textContent).join();
+const before = weights();
+const pointed = document.querySelectorAll(".token")[2];
+pointed.dispatchEvent(new PointerEvent("pointerover", { pointerType: "mouse", bubbles: true }));
+said.push(document.querySelector("#summary").textContent.slice(0, 30), pointed.className, before !== weights());
+document.querySelector("#tokens").dispatchEvent(new PointerEvent("pointerleave")); said.push(before === weights());
+document.querySelector("#ordinary").click();
+said.push([...document.querySelectorAll(".token")].map((each) => each.style.getPropertyValue("--shade") > 0).join());
+const box = document.querySelector("#matrix canvas").getBoundingClientRect();
+const place = { clientX: box.left + box.width * 0.99, clientY: box.top + box.height * 0.5, bubbles: true };
+document.querySelector("#matrix").dispatchEvent(new PointerEvent("pointermove", place));
+said.push(document.querySelector("#place").textContent);
+document.querySelector("#matrix").dispatchEvent(new MouseEvent("click", place)); say();
+said.push([stops(".token").length, stops(".cell").length].join());
+document.body.append(Object.assign(document.createElement("pre"), { id: "said", textContent: said.join("\\n") }));
+"""
+
+
+@pytest.mark.slow
+def test_a_browser_follows_keys_and_pointer(browser, tmp_path):
+    attention = random_attention(layers=(3, 5))
+    page = build_page(attention, "", "", [])
+    page = re.sub("<meta http-equiv[^>]*>", "", page).replace("</body>", f"<script>{DRIVER}</script></body>")
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
+    document, console = open_in(browser, file)
+    assert console == []
+
+    def at(layer, head, token, focus="", direction="from"):
+        return f"#layer={layer}&head={head}&token={token}&direction={direction} {focus}".strip()
+
+    # Token 5 begins the second text, which is on a line of its own.
+    of_tokens = [at(3, 0, token, token) for token in (2, 6, 6, 5, 0, 0, 5, 0)]
+    of_cells = [at(*cell, 0) for cell in ((3, 1), (5, 1), (5, 1), (5, "maximum"), (5, "maximum"), (5, 0), (3, 0))]
+    weight = attention.weights[1].max(axis=0)[3, 6]
+    *said, place, after_matrix, stops = part_of(document, "said").splitlines()
+    assert said == [
+        at(3, 0, 1),
+        *of_tokens,
+        *of_cells,
+        at(3, 0, 4),
+        at(5, "average", 4),
+        at(5, "average", 4, direction="to"),
+        at(5, "maximum", 4, direction="to"),
+        "What looks at word2 (token 2):",
+        "token pointed",
+        "true",
+        "true",
+        "false,true,true,true,true,true,false",
+    ]
+    assert place.startswith("word3 (3) looks at [SEP] (6): ")
+    assert float(place.split()[-1].removesuffix("%")) == pytest.approx(100 * weight, abs=0.25)
+    assert after_matrix == at(5, "maximum", 6, direction="to")
+    assert stops == "1,1"
