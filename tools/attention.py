@@ -1,7 +1,7 @@
 """Shows where each token of a text, or of a pair of texts, looks: a page with all layers and heads, for any browser.
 
     python -m tools.attention --preset=bert_tiny_novels --text="It was the best of times." --output=attention.html
-    python -m tools.attention --checkpoint=runs/rte --text="A man sleeps." --text_b="Nobody sleeps." --output=pair.html
+    python -m tools.attention --checkpoint=runs/rte/model --text="A man sleeps." --text_b="Nobody sleeps." --output=pair.html
 
 A checkpoint is a folder of Hugging Face's form, one of google-research/bert, or the folder of a run that has finished;
 --preset names one that this package knows. [MASK] in a text is the special token.
@@ -27,7 +27,7 @@ def load_model(checkpoint, preset, max_seq_length=None):
     """Reads the encoder of a model, and what makes its inputs.
 
     Args:
-        checkpoint: str or None. A checkpoint, or the folder of a run that has finished.
+        checkpoint: str or None. A checkpoint.
         preset: str or None. The name of a preset, instead.
         max_seq_length: int. Most tokens in an input; None is as many as the model has positions.
 
@@ -40,9 +40,8 @@ def load_model(checkpoint, preset, max_seq_length=None):
     from keras_bert.checkpoints.presets import resolve_preset
     from keras_bert.models.pretrainer import BertPretrainer
     from keras_bert.text.preprocessor import BertPreprocessor
-    from tasks.saved_models import resolve_checkpoint
 
-    path = resolve_preset(preset) if preset else resolve_checkpoint(checkpoint, "--checkpoint")
+    path = resolve_preset(preset) if preset else checkpoint
     # A pretrainer's tokenizer knows [MASK] in a text; of its heads nothing is asked, so that they may be random.
     pretrainer = BertPretrainer.from_checkpoint(path)
     positions = pretrainer.encoder.max_position_embeddings
@@ -119,7 +118,7 @@ def define_flags(values=flags.FLAGS):
     def define(kind, *arguments, **options):
         getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
 
-    define("string", "checkpoint", None, "Folder or file of the model, or folder of a run.")
+    define("string", "checkpoint", None, "Folder or file of the model, such as runs/rte/model.")
     define("string", "preset", None, "Name of a preset, instead.")
     define("string", "text", None, "The text, or the first of a pair.", required=True)
     define("string", "text_b", None, "The second text of a pair.")
