@@ -12,12 +12,11 @@ MODEL_FOLDER = "model"
 RESULTS_NAME = "results.json"
 
 
-def resolve_checkpoint(name, flag="--init_checkpoint"):
+def resolve_checkpoint(name):
     """The folder or file that a user means by the name of a checkpoint.
 
     Args:
         name: str or Path: a path, the folder of a finished run (its best model), or a preset's name.
-        flag: str. What messages call it.
 
     Returns:
         Path, absolute.
@@ -27,20 +26,20 @@ def resolve_checkpoint(name, flag="--init_checkpoint"):
         ValueError: if there is no name.
     """
     if name is None:
-        raise ValueError(f"training needs weights to begin with: give {flag}")
+        raise ValueError("training needs weights to begin with: give --init_checkpoint")
     path = Path(name)
     if (path / RESULTS_NAME).is_file():
         return best_model(path).resolve()
     if (path / MODEL_FOLDER / "config.json").is_file():  # one of several trials
         return (path / MODEL_FOLDER).resolve()
     if (path / "run.json").is_file():
-        raise FileNotFoundError(f"{flag}: the run in {name} has not finished; its command goes on with it")
+        raise FileNotFoundError(f"--init_checkpoint: the run in {name} has not finished; its command goes on with it")
     if path.exists() or list(path.parent.glob(path.name + ".index")):  # a TF1 checkpoint is the beginning of file names
         return path.resolve()
     if str(name) in PRESETS:
         return resolve_preset(str(name))
     raise FileNotFoundError(
-        f"{flag}: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
+        f"--init_checkpoint: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
         f"one of the presets {sorted(PRESETS)}"
     )
 

@@ -3,7 +3,7 @@
     python -m tools.attention --preset=bert_tiny_novels --text="It was the best of times." --output=attention.html
     python -m tools.attention --checkpoint=runs/rte/model --text="A man sleeps." --text_b="Nobody sleeps." --output=pair.html
 
-A checkpoint is a folder of Hugging Face's form, one of google-research/bert, or the folder of a run that has finished;
+A checkpoint is a folder of Hugging Face's form (such as model/ of a run) or one of google-research/bert;
 --preset names one that this package knows. [MASK] in a text is the special token.
 
 The page is one file, which loads nothing; it takes 1.4 bytes a weight, for 12 layers of 12 heads 3 MB with 128 tokens

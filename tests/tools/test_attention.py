@@ -130,23 +130,6 @@ def test_a_text_that_is_too_long(tmp_path, capsys):
         run(*arguments, "--overwrite", "--max_seq_length=129")
 
 
-def test_the_folder_of_a_run(checkpoint, tmp_path):
-    folder = tmp_path / "run"
-    toy_classifier().save_checkpoint(folder / "model")
-    (folder / "results.json").write_text("{}")
-    encoder, preprocessor = load_model(folder, None, 8)
-    assert preprocessor.sequence_length == 8
-    expected = toy_classifier().encoder
-    for path, variable in encoder.variables_by_path().items():
-        np.testing.assert_array_equal(variable, expected.variables_by_path()[path])
-    (tmp_path / "unfinished").mkdir()
-    (tmp_path / "unfinished" / "run.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match=r"--checkpoint: the run in .*unfinished has not finished"):
-        load_model(tmp_path / "unfinished", None)
-    with pytest.raises(FileNotFoundError, match="--checkpoint: there is no missing; give a checkpoint"):
-        load_model("missing", None)
-
-
 def test_a_checkpoint_without_a_vocabulary(tmp_path):
     folder = toy_encoder().save_checkpoint(tmp_path / "model")
     with pytest.raises(ValueError, match=r"has no vocab\.txt, without which texts have no tokens"):
