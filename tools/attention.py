@@ -1,7 +1,7 @@
 """Shows where each token of a text, or of a pair of texts, looks: a page with all layers and heads, for any browser.
 
     python -m tools.attention --preset=bert_tiny_novels --text="It was the best of times." --output=attention.html
-    python -m tools.attention --checkpoint=runs/rte/model --text="A man sleeps." --text_b="Nobody sleeps." --output=pair.html
+    python -m tools.attention --checkpoint=runs/rte/model --text="It rains." --text_b="It is wet." --output=pair.html
 
 A checkpoint is a folder of Hugging Face's form (such as model/ of a run) or one of google-research/bert;
 --preset names one that this package knows. [MASK] in a text is the special token.

@@ -11,7 +11,7 @@ from absl import flags
 from keras_bert.models.encoder import BertEncoder
 from tests.forked import run as run_forked
 from tests.tools.test_attention_page import data_of, weights_of
-from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_preprocessor
+from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
 from tools import attention
 from tools.attention import choose_layers, load_model, read_attention
 from tools.attention_page import ROUNDING_ERROR
@@ -173,6 +173,6 @@ def test_the_program(checkpoint, tmp_path):
     )
     answer = run_forked([*program, f"--checkpoint={tmp_path / 'missing'}", "--overwrite"], cwd=ROOT)
     assert answer.returncode == 1
-    assert answer.stderr.splitlines()[-1].startswith("tools.attention: --checkpoint: there is no ")
+    assert answer.stderr.splitlines()[-1].startswith(f"tools.attention: {tmp_path / 'missing'}: ")
     assert "Traceback" not in answer.stderr
     assert "unexpected arguments: ['more']" in run_forked([*program, "--preset=x", "more"], cwd=ROOT).stderr
