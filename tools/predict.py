@@ -1,14 +1,31 @@
-"""Classifies a file of any size with an exported classifier; only a few thousand rows are in memory at a time.
+"""Answers a file of any size with an exported model; only a few thousand rows are in memory at a time.
 
     python -m tools.predict --saved_model=runs/x/saved_model/1 --input=reviews.tsv --output=predictions.tsv
 
-Input: TSV (no quoting), CSV or JSON Lines with named columns, or .txt with a text on every line; UTF-8, also .gz. A
-model of texts reads --text_column, a model of pairs --text_a_column and --text_b_column. A file without rows is an
+Input: TSV (no quoting), CSV or JSON Lines with named columns, or .txt with a text on every line; UTF-8, also .gz. The
+columns of the texts bear the names of the model's inputs, unless --columns gives others. A file without rows is an
 error.
 
 Output: TSV, CSV or JSON Lines with a row for each row of the input, in its order: `line` (where the row begins in the
-input, from 1), `label` and `probability_<label>` for every label; for several labels at once also `labels`, those that
-hold; for regression the values by their names. It gets its name when it is complete.
+input, from 1) and the answers. Those that are lists are in JSON Lines only. It gets its name when it is complete.
+
+    model              inputs                       columns                                 lists
+    classifier         text, or text_a and text_b   label, probability_<label>; and labels,
+                                                    if several may hold
+    regression         text, or text_a and text_b   the values by their names
+    span labeler       question, context            answer, score, start, end, null_score   n_best
+    multiple choice    prompt, choices              choice (its number from 0), text        probabilities
+    token classifier   text                                                                 words, entities
+    pretrainer         text, with [MASK] in it                                              masks
+    feature extractor  text, or text_a and text_b                                           embedding
+
+`start` and `end` are characters of the context or text. The answers of other models bear the names of their outputs.
+
+--columns=message says where the text stands, --columns=question=frage,context=text where several do, and
+--columns=prompt=start,choices=first+second where a row has several texts of one input; in JSON Lines these may also be
+a list in one column. An empty choice is none.
+
+SQuAD's own files are answered by tasks.squad, CoNLL's by tasks.tagging, SWAG's by tasks.swag, with --mode=predict.
 """
 
 import collections
@@ -17,14 +34,15 @@ import os
 import sys
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 
 _INPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
 _OUTPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_TEXT_INPUTS = ("text", "text_a", "text_b")
-# What bounds the memory where a text is a book: a chunk or a batch ends with the row that reaches so many characters.
-_CHARACTERS_IN_CHUNK = 2**24
-_CHARACTERS_IN_BATCH = 2**20
+# What bounds the memory where a text is a book: a chunk ends with the row that reaches so many characters, a batch
+# before the row that would exceed them, each row counted as long as the longest. Some models read all of a batch at
+# once, in windows: two threads took 4 GiB with windows of 384 and 12 heads, and 7 GiB with twice the characters.
+_CHARACTERS_IN_CHUNK = 2**22
+_CHARACTERS_IN_BATCH = 2**16
 
 
 def predict_rows(rows, predict, chunk_size, batch_size, threads):
@@ -35,7 +53,7 @@ def predict_rows(rows, predict, chunk_size, batch_size, threads):
 
     Args:
         rows: iterator of `tools.prediction_files.Row`.
-        predict: a function from a list of tuples of texts to a list with as many predictions.
+        predict: a function from a list of the texts of rows to a list with as many predictions.
         chunk_size: int. Rows in a chunk; up to `batch_size`, batches are as the file has them.
         batch_size: int. Rows in a batch.
         threads: int. Batches computed at the same time.
@@ -71,15 +89,22 @@ def _read_chunk(rows, chunk_size):
 
 def _batches_by_length(chunk, batch_size):
     """The places of a chunk's rows, in lists of places with texts of about the same length."""
-    lengths = [sum(map(len, row.texts)) for row in chunk]
-    batches, characters = [[]], 0
-    for place in sorted(range(len(chunk)), key=lengths.__getitem__):
-        if len(batches[-1]) == batch_size or characters >= _CHARACTERS_IN_BATCH:
+    sizes = [_size(row.texts) for row in chunk]
+    batches, longest = [[]], 0
+    for place in sorted(range(len(chunk)), key=sizes.__getitem__):
+        number, length = sizes[place]
+        longest, rows = max(longest, length), len(batches[-1])
+        if rows == batch_size or (rows and (rows + 1) * number * longest > _CHARACTERS_IN_BATCH):
             batches.append([])
-            characters = 0
+            longest = length
         batches[-1].append(place)
-        characters += lengths[place]
     return batches
+
+
+def _size(texts):
+    """How many sequences the texts of a row make, and how many characters the longest has."""
+    of_inputs = [[text] if isinstance(text, str) else text for text in texts]
+    return max(map(len, of_inputs)), sum(max(map(len, of_input)) for of_input in of_inputs)
 
 
 def _in_order(chunk, batches, futures):
@@ -96,7 +121,7 @@ def predict_file(signature, source, target, text_columns, keep_columns, bad_rows
     Args:
         signature: a `tools.serving_signature.ServingSignature`.
         source, target: pairs of path and format, as `read_rows` and `open_table` take them.
-        text_columns: list of str. The columns for `signature.inputs`.
+        text_columns: list of str or tuples of str. The columns for `signature.inputs`, as `read_rows` takes them.
         keep_columns: list of str. Columns of the input to be copied to the output.
         bad_rows: a `BadRows`, told of rows that cannot be used.
         progress: bool, whether to draw a bar on standard error; None draws one on a terminal.
@@ -104,18 +129,23 @@ def predict_file(signature, source, target, text_columns, keep_columns, bad_rows
 
     Returns:
         int, the rows written.
+
+    Raises:
+        ValueError: if a table can hold none of the answers.
     """
     from tqdm import tqdm
 
     from tools.prediction_files import count_lines, open_table, read_rows
 
+    answers = choose_answers(signature, target[1])
+
     def predict(rows):
-        return signature(dict(zip(signature.inputs, zip(*rows, strict=True), strict=True)))
+        return signature(dict(zip(signature.inputs, zip(*rows, strict=True), strict=True)), answers)
 
     written, draws = 0, sys.stderr.isatty() if progress is None else progress
     rows = read_rows(*source, text_columns, keep_columns, bad_rows)
     with (
-        open_table(*target, ["line", *keep_columns, *signature.columns]) as write,
+        open_table(*target, ["line", *keep_columns, *answers]) as write,
         tqdm(total=count_lines(source[0]) if draws else None, unit=" lines", disable=not draws) as bar,
     ):
         for row, prediction in predict_rows(rows, predict, **sizes):
@@ -127,33 +157,80 @@ def predict_file(signature, source, target, text_columns, keep_columns, bad_rows
     return written
 
 
+def choose_answers(signature, file_format):
+    """The answers that a file can hold; the log names those that it cannot.
+
+    Args:
+        signature: a `tools.serving_signature.ServingSignature`.
+        file_format: str, "tsv", "csv" or "jsonl".
+
+    Returns:
+        list of str, of `signature.columns` and `signature.lists`.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if file_format == "jsonl":
+        return [*signature.columns, *signature.lists]
+    lists = " and ".join(signature.lists)
+    if not signature.columns:
+        raise ValueError(
+            f"the model answers lists for each row ({lists}), which TSV and CSV cannot hold; write a .jsonl file, or "
+            "give --output_format=jsonl"
+        )
+    if lists:
+        logging.warning("TSV and CSV cannot hold the lists of %s; a .jsonl file has them, too", lists)
+    return signature.columns
+
+
 def choose_columns(inputs, given, file_format):
     """The columns of a file that a model's texts stand in.
 
     Args:
-        inputs: tuple of str, the names of the model's texts.
-        given: dict of input name to the column that the user gave for it, or None.
+        inputs: dict of str to bool, the names of the model's texts, and whether a row has several of each.
+        given: list of str, as --columns has them: `input=column`, or only the column where there is one input; columns
+            of several texts have + between them.
         file_format: str. In "txt" there are no columns.
 
     Returns:
-        list of str, one for each input; what was not given has the input's own name.
+        list with a str for each input, or a tuple of str for one of several texts, as `read_rows` takes them. What was
+        not given has the input's own name.
 
     Raises:
-        ValueError: if a column is given for a text that the model does not take, or the file has no columns for pairs.
+        ValueError: if what is given does not fit the model or the file.
     """
-    wanted = [f"--{name}_column" for name in inputs]
-    refused = [f"--{name}_column" for name, column in given.items() if column is not None and name not in inputs]
-    takes = "pairs of texts" if len(inputs) > 1 else "single texts"
-    if refused:
-        raise ValueError(f"the model takes {takes}: give {' and '.join(wanted)}, not {' and '.join(refused)}")
     if file_format == "txt":
-        if len(inputs) > 1:
+        if list(inputs.values()) != [False]:
+            takes = " and ".join(inputs)
             raise ValueError(f"the model takes {takes}, and a .txt file has one text a line; give a file with columns")
-        if given[inputs[0]] is not None:
-            raise ValueError(f"a .txt file has no columns, its lines are the texts; leave out {wanted[0]}")
-    columns = [given[name] or name for name in inputs]
-    if len(set(columns)) < len(columns):
-        raise ValueError(f"{' and '.join(wanted)} must be different columns; got {columns}")
+        if given:
+            raise ValueError("a .txt file has no columns, its lines are the texts; leave out --columns")
+    chosen = {name: (name,) if several else name for name, several in inputs.items()} | _parse_columns(inputs, given)
+    for name, columns in chosen.items():
+        if file_format != "jsonl" and len(columns) == 1 and not isinstance(columns, str):
+            raise ValueError(
+                f"a row has several texts of {name}: give their columns with + between them, --columns="
+                f"{name}=first+second, or a .jsonl file with lists of them"
+            )
+    flat = [column for columns in chosen.values() for column in ([columns] if isinstance(columns, str) else columns)]
+    if len({*flat}) < len(flat) or "" in flat:
+        raise ValueError(f"the texts must stand in different columns, each with a name; got {flat}")
+    return list(chosen.values())
+
+
+def _parse_columns(inputs, given):
+    """What --columns says, by the names of the inputs."""
+    columns = {}
+    for item in given:
+        if len(inputs) == 1 and "=" not in item:
+            item = f"{next(iter(inputs))}={item}"
+        name, equals, column = item.partition("=")
+        if not equals or name not in inputs or name in columns:
+            wanted = ",".join(f"{name}=..." for name in inputs)
+            raise ValueError(
+                f"the model takes {' and '.join(inputs)}: give --columns={wanted}; got {','.join(given)!r}"
+            )
+        columns[name] = tuple(column.split("+")) if inputs[name] else column
     return columns
 
 
@@ -222,8 +299,7 @@ def define_flags(values=flags.FLAGS):
     define("string", "output", None, "File of predictions; - is standard output.", required=True)
     define("enum", "format", None, input_formats, "Format of the input, if not by its name.")
     define("enum", "output_format", None, output_formats, "Format of the output, if not by its name.")
-    for name in _TEXT_INPUTS:
-        define("string", f"{name}_column", None, f"Column of the model's input {name}; by default {name!r}.")
+    define("list", "columns", [], "Columns of the model's texts, input=column with commas between them; or one column.")
     define("list", "keep_columns", [], "Columns of the input to be copied to the output, with commas between them.")
     define("bool", "skip_bad_rows", False, "Whether to count and pass over rows that cannot be used.")
     define("bool", "overwrite", False, "Whether to replace an output that exists.")
@@ -245,13 +321,12 @@ def run(values):
     from tools.serving_signature import ServingSignature
 
     signature = ServingSignature(values.saved_model)
-    given = {name: getattr(values, f"{name}_column") for name in _TEXT_INPUTS}
     bad_rows = BadRows(skip=values.skip_bad_rows)
     written = predict_file(
         signature,
         ("/dev/stdin" if values.input == "-" else values.input, input_format),
         (values.output, output_format),
-        choose_columns(signature.inputs, given, input_format),
+        choose_columns(signature.inputs, values.columns, input_format),
         values.keep_columns,
         bad_rows,
         progress={"auto": None, "on": True, "off": False}[values.progress],

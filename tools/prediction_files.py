@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
     Attributes:
         line: int. The line on which it begins, from 1.
-        texts: tuple of str, one for each input of the model.
+        texts: tuple with a str for each input of the model, or a tuple of str where it takes several.
         kept: tuple of what stands in the columns that are copied to the output.
     """
 
@@ -38,7 +38,8 @@ def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
     Args:
         path: str or Path; decompressed if its name ends in `.gz`.
         file_format: str, "tsv", "csv", "jsonl", or "txt": a text on every line, where an empty line is an empty text.
-        text_columns: list of str. The columns of the texts; not used for "txt", where the line is the only text.
+        text_columns: list with the column of each text, a str. A tuple of columns is an input of several texts a row;
+            of a single column, one of lists of texts. Not used for "txt", where the line is the only text.
         kept_columns: list of str. Columns that are copied to the output.
         bad_rows: a `BadRows`, told of rows that cannot be used.
 
@@ -50,19 +51,47 @@ def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
         ValueError: if the file has no rows, or none that can be used, or lacks a column.
         BadRowError: on a bad row, unless `bad_rows` skips it.
     """
+    columns = [
+        column for of_input in text_columns for column in ([of_input] if isinstance(of_input, str) else of_input)
+    ]
     any_row = False
-    for line, values in _numbered_values(path, file_format, [*text_columns, *kept_columns], bad_rows):
-        texts = tuple(values[: len(text_columns)])
+    for line, values in _numbered_values(path, file_format, [*columns, *kept_columns], bad_rows):
         try:
-            for column, text in zip(text_columns, texts, strict=True):
-                check_text(column, text)
+            texts = _texts(text_columns, iter(values))
         except ValueError as error:
             bad_rows.report(path, line, str(error))
         else:
             any_row = True
-            yield Row(line, texts, tuple(values[len(text_columns) :]))
+            yield Row(line, texts, tuple(values[len(columns) :]))
     if not any_row:
         raise ValueError(f"no row of {path} can be used; {bad_rows.count} were skipped, the log has the first ones")
+
+
+def _texts(text_columns, values):
+    """The texts of a row, checked, from an iterator of what stands in their columns."""
+    texts = []
+    for columns in text_columns:
+        if isinstance(columns, str):
+            text = next(values)
+            check_text(columns, text)
+        else:
+            text = _several_texts(columns, [next(values) for _ in columns])
+        texts.append(text)
+    return tuple(texts)
+
+
+def _several_texts(columns, values):
+    if len(columns) == 1:
+        (column,), (values,) = columns, values
+        if not isinstance(values, list):
+            raise ValueError(f"{column!r} must be a list of strings, got {quotation(values)}")
+        columns = [f"{column}[{number}]" for number in range(len(values))]
+    for column, text in zip(columns, values, strict=True):
+        check_text(column, text)
+    if not any(values):
+        # An empty text is none to the models that take several, which then could not tell how many there are.
+        raise ValueError(f"has no text but empty ones where there should be several: {quotation(values)}")
+    return tuple(values)
 
 
 def _numbered_values(path, file_format, columns, bad_rows):
@@ -114,7 +143,8 @@ def open_table(path, file_format, columns):
         columns: list of str. The names of the columns.
 
     Yields:
-        A function that writes one row, given a list of values: str, numbers, None, or lists of str.
+        A function that writes one row, given a list of values: str, numbers, None, or lists of str; for "jsonl" also
+        whatever else JSON can hold.
 
     Raises:
         ValueError: if two columns bear one name; from the function, if a value holds what TSV cannot write.

@@ -1,8 +1,10 @@
-"""A file of any size is classified in order, in bounded memory, completely or not at all."""
+"""A file of any size is answered in order, in bounded memory, completely or not at all."""
 
 import contextlib
 import json
+import logging
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -27,10 +29,11 @@ TOPICS = ["sport", "very good", "very-good"]
 class WordCounter:
     """Stands in for a model where none is needed: it counts the words of a text."""
 
-    inputs = ("text",)
-    columns = ("words",)
+    def __init__(self, columns=("words",), lists=()):
+        self.inputs = {"text": False}
+        self.columns, self.lists = columns, lists
 
-    def __call__(self, texts):
+    def __call__(self, texts, names):
         return [[len(text.split())] for text in texts["text"]]
 
 
@@ -140,6 +143,28 @@ def test_long_texts_end_chunks_and_batches(monkeypatch):
     assert batches == [2, 2, 2, 1, 2, 2, 2, 1, 2, 2, 2]
 
 
+def test_batches_are_bounded_as_they_are_padded(monkeypatch):
+    monkeypatch.setattr(predict, "_CHARACTERS_IN_BATCH", 300)
+    rows = [Row(i, ("x" * length,), ()) for i, length in enumerate([1000, *[5] * 40, 100, 100])]
+    batches = []
+    list(predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, 1000, 32, 1))
+    lengths = [[len(text) for (text,) in batch] for batch in batches]
+    assert lengths == [[5] * 32, [5] * 8, [100, 100], [1000]]
+
+
+def test_rows_with_as_many_choices_are_together(monkeypatch):
+    monkeypatch.setattr(predict, "_CHARACTERS_IN_BATCH", 120)
+    generator = random.Random(0)
+    rows = [Row(i, ("x" * 9, ("y",) * generator.choice([2, 4])), ()) for i in range(60)]
+    batches = []
+    found = list(predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, 1000, 32, 1))
+    assert found == [(row, row.texts) for row in rows]
+    numbers = [[len(choices) for _, choices in batch] for batch in batches]
+    assert [number for batch in numbers for number in batch] == sorted(len(row.texts[1]) for row in rows)
+    assert {(len(batch), batch[0]) for batch in numbers if batch[0] == batch[-1]} >= {(6, 2), (3, 4)}
+    assert all(len(batch) * max(batch) * 10 <= 120 for batch in numbers)
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path):
     text, number = "a text of some hundred characters, which is about what a sentence has in a review of a film", 20_000
@@ -175,11 +200,11 @@ def test_an_interrupted_run_leaves_what_was_there(tmp_path, error):
     class Interrupted(WordCounter):
         calls = 0
 
-        def __call__(self, texts):
+        def __call__(self, texts, names):
             Interrupted.calls += 1
             if Interrupted.calls == 20:
                 raise error
-            return super().__call__(texts)
+            return super().__call__(texts, names)
 
     with pytest.raises(error):
         predict.predict_file(
@@ -240,35 +265,71 @@ def test_no_output_is_overwritten(tmp_path):
     assert (tmp_path / "out.tsv").read_text() == "before"
 
 
+ONE, TWO, SEVERAL = {"text": False}, {"question": False, "context": False}, {"prompt": False, "choices": True}
+
+
 @pytest.mark.parametrize(
     "inputs, given, file_format, message",
     [
-        (
-            ("text",),
-            {"text_a": "x", "text_b": "y"},
-            "tsv",
-            "give --text_column, not --text_a_column and --text_b_column",
-        ),
-        (
-            ("text_a", "text_b"),
-            {"text": "x"},
-            "tsv",
-            "pairs .*give --text_a_column and --text_b_column, not --text_column",
-        ),
-        (("text_a", "text_b"), {}, "txt", r"pairs .*give a file with columns"),
-        (("text",), {"text": "x"}, "txt", "leave out --text_column"),
-        (("text_a", "text_b"), {"text_a": "text_b"}, "tsv", "must be different columns"),
+        (ONE, ["label=x"], "tsv", "takes text: give --columns=text=...; got 'label=x'"),
+        (ONE, ["a", "b"], "tsv", "takes text: give --columns=text=...; got 'a,b'"),
+        (TWO, ["x"], "tsv", "takes question and context: give --columns=question=...,context=...; got 'x'"),
+        (TWO, ["text=x", "context=y"], "tsv", "got 'text=x,context=y'"),
+        (TWO, ["context=x", "context=y"], "tsv", "got 'context=x,context=y'"),
+        (TWO, ["context=question"], "tsv", "must stand in different columns"),
+        (TWO, ["context="], "tsv", "each with a name"),
+        (TWO, [], "txt", "takes question and context, and a .txt file has one text a line; give a file with columns"),
+        (SEVERAL, [], "txt", "give a file with columns"),
+        (ONE, ["x"], "txt", "leave out --columns"),
+        (SEVERAL, [], "csv", "--columns=choices=first+second, or a .jsonl file"),
+        (SEVERAL, ["choices=a"], "tsv", "several texts of choices"),
+        (SEVERAL, ["choices=a++b"], "jsonl", "each with a name"),
+        (SEVERAL, ["choices=a+a"], "jsonl", "must stand in different columns"),
     ],
 )
 def test_columns_must_fit_the_model(inputs, given, file_format, message):
-    given = {**dict.fromkeys(("text", "text_a", "text_b")), **given}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         predict.choose_columns(inputs, given, file_format)
 
 
-def test_columns_have_the_names_of_inputs_by_default():
-    given = {"text": None, "text_a": "question", "text_b": None}
-    assert predict.choose_columns(("text_a", "text_b"), given, "csv") == ["question", "text_b"]
+@pytest.mark.parametrize(
+    "inputs, given, file_format, columns",
+    [
+        (ONE, [], "txt", ["text"]),
+        (ONE, ["message"], "csv", ["message"]),
+        (ONE, ["text=a=b+c"], "csv", ["a=b+c"]),
+        (TWO, ["context=text"], "csv", ["question", "text"]),
+        (TWO, ["context=question", "question=context"], "tsv", ["context", "question"]),
+        (SEVERAL, [], "jsonl", ["prompt", ("choices",)]),
+        (SEVERAL, ["choices=endings", "prompt=start"], "jsonl", ["start", ("endings",)]),
+        (SEVERAL, ["choices=ending0+ending1"], "tsv", ["prompt", ("ending0", "ending1")]),
+    ],
+)
+def test_columns_have_the_names_of_inputs_unless_given(inputs, given, file_format, columns):
+    assert predict.choose_columns(inputs, given, file_format) == columns
+
+
+def test_names_of_columns_may_hold_commas():
+    assert values_of(saved_model="m", input="i", output="o", columns='message,"text=a,b"').columns == [
+        "message",
+        "text=a,b",
+    ]
+
+
+def test_tables_hold_no_lists(caplog):
+    lists = WordCounter(columns=[], lists=["words", "entities"])
+    both = WordCounter(columns=["answer", "score"], lists=["n_best"])
+    for file_format in ("tsv", "csv"):
+        with pytest.raises(ValueError, match=r"\(words and entities\), which TSV and CSV cannot hold; write a \.jsonl"):
+            predict.choose_answers(lists, file_format)
+        with caplog.at_level(logging.WARNING):
+            assert predict.choose_answers(both, file_format) == ["answer", "score"]
+        assert caplog.messages == ["TSV and CSV cannot hold the lists of n_best; a .jsonl file has them, too"]
+        caplog.clear()
+    assert predict.choose_answers(lists, "jsonl") == ["words", "entities"]
+    assert predict.choose_answers(both, "jsonl") == ["answer", "score", "n_best"]
+    assert predict.choose_answers(WordCounter(), "tsv") == ("words",)
+    assert caplog.messages == []
 
 
 def test_refused_flags_say_what_is_allowed():
@@ -289,7 +350,7 @@ def test_labels_and_probabilities_are_those_of_the_classifier(models, tmp_path, 
     texts, labels = toy_reviews(150)
     source = write_tsv(tmp_path / "in.tsv", {"review": texts, "label_before": labels})
     run(
-        saved_model=folder, input=source, output=tmp_path / "new" / "out.tsv", text_column="review",
+        saved_model=folder, input=source, output=tmp_path / "new" / "out.tsv", columns="review",
         keep_columns="label_before", chunk_size=40, batch_size=16,
     )  # fmt: skip
     header, *rows = read_tsv(tmp_path / "new" / "out.tsv")
@@ -311,7 +372,7 @@ def test_pairs_are_classified(models, tmp_path):
     columns = {"text_a": texts[:20], "other": texts[20:]}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(saved_model=folder, input=tmp_path / "in.jsonl", output=tmp_path / "out.jsonl", text_b_column="other")
+    run(saved_model=folder, input=tmp_path / "in.jsonl", output=tmp_path / "out.jsonl", columns="text_b=other")
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     probabilities = [[row["probability_negative"], row["probability_positive"]] for row in found]
     expected = classifier.predict_probabilities((columns["text_a"], columns["other"]))
@@ -341,8 +402,8 @@ def test_missing_columns_are_named_and_nothing_is_written(models, tmp_path):
     source = write_tsv(tmp_path / "in.tsv", {"review": ["good"]})
     with pytest.raises(ValueError, match=r"has no column 'text'; its columns are \['review'\]"):
         run(saved_model=models["single"][1], input=source, output=tmp_path / "out.tsv")
-    with pytest.raises(ValueError, match="give --text_column, not --text_a_column"):
-        run(saved_model=models["single"][1], input=source, output=tmp_path / "out.tsv", text_a_column="review")
+    with pytest.raises(ValueError, match="give --columns=text="):
+        run(saved_model=models["single"][1], input=source, output=tmp_path / "out.tsv", columns="text_a=review")
     assert [path.name for path in tmp_path.iterdir()] == ["in.tsv"]
 
 

@@ -58,6 +58,38 @@ def test_bad_rows_are_errors_or_skipped(tmp_path, name, content, reason):
     assert bad_rows.count == 1
 
 
+def test_several_texts_of_a_row_are_read(tmp_path):
+    rows = [{"prompt": "a", "choices": ["b", "", "ü"], "id": 7}, {"prompt": "", "choices": ["c"], "id": None}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = list(read_rows(tmp_path / "in.jsonl", "jsonl", ["prompt", ("choices",)], ["id"], BadRows()))
+    assert found == [(1, ("a", ("b", "", "ü")), (7,)), (2, ("", ("c",)), (None,))]
+    (tmp_path / "in.csv").write_text('first,prompt,second\nb,a,"c,d"\n,a,e\n')
+    found = list(read_rows(tmp_path / "in.csv", "csv", [("first", "second"), "prompt"], ["second"], BadRows()))
+    assert found == [(2, (("b", "c,d"), "a"), ("c,d",)), (3, (("", "e"), "a"), ("e",))]
+
+
+@pytest.mark.parametrize(
+    "choices, reason",
+    [
+        ("good", "'choices' must be a list of strings, got 'good'"),
+        ({"a": "b"}, "'choices' must be a list of strings, got {'a': 'b'}"),
+        (["good", 7], r"'choices\[1\]' must be a string, got 7"),
+        (["good", ["bad"]], r"'choices\[1\]' must be a string, got \['bad'\]"),
+        (["\ud800"], r"'choices\[0\]' holds half of a surrogate pair"),
+        ([], "has no text but empty ones where there should be several: \\[\\]"),
+        (["", ""], "has no text but empty ones"),
+    ],
+)
+def test_several_texts_that_are_none_are_bad_rows(tmp_path, choices, reason):
+    path, columns = tmp_path / "in.jsonl", ["prompt", ("choices",)]
+    path.write_text("".join(json.dumps({"prompt": "a", "choices": each}) + "\n" for each in (["b", "c"], choices)))
+    with pytest.raises(BadRowError, match=f"in.jsonl, line 2: {reason}"):
+        list(read_rows(path, "jsonl", columns, [], BadRows()))
+    bad_rows = BadRows(skip=True)
+    assert [row.line for row in read_rows(path, "jsonl", columns, [], bad_rows)] == [1]
+    assert bad_rows.count == 1
+
+
 @pytest.mark.parametrize(
     "name, content", [("in.tsv", "text\n"), ("in.csv", "text\n"), ("in.jsonl", "\n"), ("in.txt", "")]
 )

@@ -1,20 +1,23 @@
-"""A signature's answers become the columns of a table; what is no table is refused."""
+"""A signature's answers become columns and lists; what is no answer to rows of texts is refused."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from tools.serving_signature import ServingSignature, answer_columns
+from tools.serving_signature import Column, Items, ServingSignature, answer_sources
+
+TEXT = {"text": False}
 
 
 @pytest.fixture
 def plain_model(tmp_path):
     """Writes a SavedModel with one signature of a function, or none."""
 
-    def write(function=None, name="serving_default", dtype=tf.string, inputs=("text",)):
+    def write(function=None, name="serving_default", dtype=tf.string, inputs=("text",), shape=(None,)):
         module = tf.Module()
         signatures = {}
         if function is not None:
-            specs = {key: tf.TensorSpec([None], dtype, name=key) for key in inputs}
+            specs = {key: tf.TensorSpec(shape, dtype, name=key) for key in inputs}
             signatures[name] = tf.function(lambda **texts: function(**texts)).get_concrete_function(**specs)
         tf.saved_model.save(module, tmp_path / "plain", signatures=signatures)
         return tmp_path / "plain"
@@ -22,38 +25,97 @@ def plain_model(tmp_path):
     return write
 
 
+def strings(*shape):
+    return tf.TensorSpec([None, *shape], tf.string)
+
+
 def test_columns_of_several_labels_bear_the_exact_names():
-    strings, matrix = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2])
+    matrix = tf.TensorSpec([None, 2])
     outputs = {
         "score_very_good": tf.TensorSpec([None]),
         "score_very_good_2": tf.TensorSpec([None]),
         "probabilities": matrix,
-        "labels": tf.TensorSpec([None, 2], tf.string),
-        "label": strings,
+        "labels": strings(2),
+        "label": strings(),
     }
-    assert answer_columns(outputs, ["very good", "very-good"]) == {
-        "label": ("label", None),
-        "labels": ("labels", None),
-        "probability_very good": ("probabilities", 0),
-        "probability_very-good": ("probabilities", 1),
-    }
-    assert list(answer_columns({"probabilities": matrix})) == ["probability_0", "probability_1"]
+    columns, lists = answer_sources(outputs, TEXT, ["very good", "very-good"])
+    assert list(columns.items()) == [
+        ("label", ("label", None)),
+        ("labels", ("labels", None)),
+        ("probability_very good", ("probabilities", 0)),
+        ("probability_very-good", ("probabilities", 1)),
+    ]
+    assert lists == {}
+    assert list(answer_sources({"probabilities": matrix}, TEXT)[0]) == ["probability_0", "probability_1"]
 
 
 def test_columns_of_a_regression_are_its_outputs():
     outputs = {"length": tf.TensorSpec([None]), "values": tf.TensorSpec([None, 1])}
-    assert answer_columns(outputs, ["length"]) == {"length": ("values", 0)}
+    assert answer_sources(outputs, TEXT, ["length"]) == ({"length": ("values", 0)}, {})
 
 
-def test_other_outputs_of_one_value_a_row_are_columns():
-    assert answer_columns({"answer": tf.TensorSpec([None], tf.string)}) == {"answer": ("answer", None)}
+def test_places_are_given_in_characters():
+    numbers = tf.TensorSpec([None], tf.int32)
+    outputs = dict.fromkeys(["end_byte", "end_character", "start_byte", "start_character"], numbers)
+    columns, lists = answer_sources({**outputs, "answer": strings(), "byte": numbers}, TEXT)
+    assert list(columns.items()) == [
+        ("answer", ("answer", None)),
+        ("start", ("start_character", None)),
+        ("end", ("end_character", None)),
+        ("byte", ("byte", None)),
+    ]
+    assert lists == {}
+    columns, _ = answer_sources({"end": numbers, "end_character": numbers}, TEXT)
+    assert list(columns) == ["end_character", "end"]
 
 
-def test_outputs_that_are_no_columns_are_refused():
-    with pytest.raises(ValueError, match=r"'sequence_output' has the shape \(None, None, 8\)"):
-        answer_columns({"sequence_output": tf.TensorSpec([None, None, 8])})
+def test_lists_are_known_by_names_and_axes():
+    places = {name: tf.TensorSpec([None, None], tf.int32) for name in ("start_characters", "end_characters")}
+    words = {"words": strings(None), "tags": strings(None), "scores": tf.TensorSpec([None, None]), **places}
+    count = {"word_count": tf.TensorSpec([None], tf.int32)}
+    columns, lists = answer_sources({**words, **count}, TEXT, ["O", "B-x"])
+    assert (columns, list(lists)) == ({}, ["words"])
+    assert list(lists["words"].source) == ["text", "tag", "score", "start", "end"]
+    # What is known of no model is given as it is.
+    columns, lists = answer_sources(words, TEXT)
+    assert (columns, list(lists)) == ({}, sorted(words))
+    masks = {"words": strings(None), "probabilities": tf.TensorSpec([None, None]), "masks": tf.TensorSpec([None])}
+    columns, lists = answer_sources(masks, TEXT)
+    assert (list(columns), list(lists)) == (["masks"], ["probabilities", "words"])
+    probabilities = {"probabilities": tf.TensorSpec([None, None])}
+    assert answer_sources(probabilities, {"choices": True})[1]["probabilities"].count == "number of choices"
+    assert answer_sources(probabilities, {"choices": False})[1] == {"probabilities": ("probabilities", None, None)}
+
+
+def test_rows_lose_their_padding():
+    arrays = {
+        "number": np.array([0, 2]),
+        "names": np.array([[b"", b"", b""], [b"a", "ü".encode(), b""]], object),
+        "ends": np.array([[0, 0, 0], [4, 6, 0]]),
+        "shares": np.array([[[0, 0], [0, 0], [0, 0]], [[0.1, 0.2], [0.3, 0.4], [0, 0]]], "float32"),
+    }
+    for count in ("number", "ends"):
+        assert list(Items("names", count).rows(arrays)) == [[], ["a", "ü"]]
+        objects = Items({"name": "names", "end": "ends"}, count)
+        assert list(objects.rows(arrays)) == [[], [{"name": "a", "end": 4}, {"name": "ü", "end": 6}]]
+        nested = Items({"share": "shares"}, count)
+        assert list(nested.rows(arrays)) == [
+            [],
+            [[{"share": 0.1}, {"share": 0.2}], [{"share": 0.3}, {"share": 0.4}]],
+        ]
+    assert list(Items("ends").rows(arrays)) == [[0, 0, 0], [4, 6, 0]]
+    assert Column("names").rows(arrays) == [[], ["a", "ü"]]
+
+
+@pytest.mark.parametrize("shape", [None, [], [2], [1, 8]])
+def test_outputs_without_rows_are_refused(shape):
+    with pytest.raises(ValueError, match=r"'sum' has the shape .*, which is no answer for each row"):
+        answer_sources({"sum": tf.TensorSpec(shape)}, TEXT)
+
+
+def test_other_labels_than_outputs_are_refused():
     with pytest.raises(ValueError, match=r"expected \[batch, 3\]"):
-        answer_columns({"probabilities": tf.TensorSpec([None, 2])}, ["a", "b", "c"])
+        answer_sources({"probabilities": tf.TensorSpec([None, 2])}, TEXT, ["a", "b", "c"])
 
 
 def test_models_without_the_signature_are_refused(plain_model):
@@ -62,15 +124,51 @@ def test_models_without_the_signature_are_refused(plain_model):
         ServingSignature(folder)
 
 
-def test_models_that_take_something_else_are_refused(plain_model):
-    folder = plain_model(lambda text: {"label": text}, dtype=tf.float32)
-    with pytest.raises(ValueError, match=r"takes \{'text': 'float32 \(None,\)'\}; it must take raw texts"):
+@pytest.mark.parametrize(
+    "dtype, shape, received",
+    [
+        (tf.float32, [None], r"'float32 \(None,\)'"),
+        (tf.string, [None, 1], r"'string \(None, 1\)'"),
+        (tf.string, [8], r"'string \(8,\)'"),
+        (tf.string, [], r"'string \(\)'"),
+        (tf.string, None, "'string <unknown>'"),
+    ],
+)
+def test_models_that_take_something_else_are_refused(plain_model, dtype, shape, received):
+    folder = plain_model(lambda text: {"label": text}, dtype=dtype, shape=shape)
+    with pytest.raises(ValueError, match=rf"takes \{{'text': {received}\}}; it must take raw texts"):
         ServingSignature(folder)
 
 
 def test_models_of_others_are_served(plain_model):
-    signature = ServingSignature(
-        plain_model(lambda text: {"size": tf.strings.length(text), "upper": tf.strings.upper(text)})
-    )
-    assert signature.columns == ["size", "upper"]
-    assert signature({"text": ["a", "film"]}) == [[1, "A"], [4, "FILM"]]
+    def answer(title, body):
+        characters = tf.strings.unicode_decode(body, "UTF-8").to_tensor()
+        half = tf.cast(characters, tf.bfloat16) / 2
+        pieces = tf.strings.bytes_split(body).to_tensor()  # of which not each is a character
+        return {"size": tf.strings.length(title), "upper": tf.strings.upper(title), "half": half, "pieces": pieces}
+
+    signature = ServingSignature(plain_model(answer, inputs=("title", "body")))
+    assert signature.inputs == {"title": False, "body": False}
+    assert (signature.columns, signature.lists) == (["size", "upper"], ["half", "pieces"])
+    texts = {"title": ["a", "film"], "body": ["ad", "ü"]}
+    assert signature(texts, ["size", "upper"]) == [[1, "A"], [4, "FILM"]]
+    assert signature(texts, ["half", "upper"]) == [[[48.5, 50.0], "A"], [[126.0, 0.0], "FILM"]]
+    assert signature(texts, ["pieces"]) == [[["a", "d"]], [["\ufffd", "\ufffd"]]]
+
+
+def test_embeddings_are_lists_of_short_numbers(plain_model):
+    def embed(text):
+        length = tf.cast(tf.strings.length(text), tf.float32)[:, None]
+        return {"embedding": length / [10.0, 100.0], "stacked": tf.stack([length, length], axis=1)}
+
+    signature = ServingSignature(plain_model(embed))
+    assert (signature.columns, signature.lists) == ([], ["embedding", "stacked"])
+    answers = signature({"text": ["a", "abc"]}, ["embedding", "stacked"])
+    assert answers == [[[0.1, 0.01], [[1.0], [1.0]]], [[0.3, 0.03], [[3.0], [3.0]]]]
+
+
+def test_an_answer_of_other_rows_is_refused(plain_model):
+    signature = ServingSignature(plain_model(lambda text: {"unique": tf.unique(text)[0]}))
+    assert signature({"text": ["a", "b"]}, ["unique"]) == [["a"], ["b"]]
+    with pytest.raises(ValueError, match="'unique' has 1 rows, for 2 rows of texts"):
+        signature({"text": ["a", "a"]}, ["unique"])

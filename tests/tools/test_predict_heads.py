@@ -1,0 +1,224 @@
+"""Every head's export answers a file as the model itself answers lists of texts."""
+
+import csv
+import gzip
+import json
+import logging
+
+import numpy as np
+import pytest
+from absl import flags
+
+from keras_bert.data.bad_rows import BadRowError
+from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.token_classifier import BertTokenClassifier
+from keras_bert.text.preprocessor import BertPreprocessor
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
+from tools import predict
+
+pytestmark = pytest.mark.slow
+TAGS = ["O", "B-good", "I-good", "B-bad", "I-bad"]
+NULL_THRESHOLD = 0.5
+HOSTILE = [
+    "",
+    " ",
+    "\0",
+    "bad\0 film",
+    "[SEP] [MASK] [mask]",
+    "naïve\u2028good 好",
+    "the good film " * 60,
+    '"a\tb"\r\n',
+]
+SETTINGS = {"chunk_size": 13, "batch_size": 4}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True)
+
+
+def exported(model, tmp_path_factory, **arguments):
+    return model, model.export(tmp_path_factory.mktemp("model") / "1", **arguments)
+
+
+@pytest.fixture(scope="module")
+def span_labeler(tokenizer, tmp_path_factory):
+    preprocessor = BertQuestionPreprocessor(tokenizer, 16, 4, 6)
+    labeler = BertSpanLabeler(toy_encoder(with_pooler=False), preprocessor, seed=1)
+    return exported(labeler, tmp_path_factory, null_threshold=NULL_THRESHOLD)
+
+
+@pytest.fixture(scope="module")
+def token_classifier(tokenizer, tmp_path_factory):
+    encoder = toy_encoder(with_pooler=False, initializer_range=1.0)
+    return exported(BertTokenClassifier(encoder, TAGS, BertWordPreprocessor(tokenizer, 16), seed=1), tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def multiple_choice(tmp_path_factory):
+    return exported(BertMultipleChoice(toy_encoder(), toy_preprocessor(), seed=1), tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def pretrainer(tokenizer, tmp_path_factory):
+    model = BertPretrainer(toy_encoder(), preprocessor=BertPreprocessor(tokenizer, 16), seed=1)
+    return exported(model, tmp_path_factory, top=3)
+
+
+def run(*arguments, **options):
+    values = flags.FlagValues()
+    predict.define_flags(values)
+    options = {**SETTINGS, **options}
+    values(["predict", *arguments, *(f"--{name}={value}" for name, value in options.items())])
+    predict.run(values)
+
+
+def write_jsonl(path, columns):
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_jsonl(path):
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def assert_same(found, expected):
+    """Raises unless both are equal but for the last digits of numbers."""
+    if isinstance(expected, float):
+        assert found == pytest.approx(expected, abs=1e-5)
+    elif isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected, strict=True):
+            assert_same(*pair)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        assert_same(list(found.values()), list(expected.values()))
+    else:
+        assert found == expected
+
+
+def test_questions_are_answered(span_labeler, tmp_path, caplog):
+    labeler, folder = span_labeler
+    contexts = [*HOSTILE, *toy_reviews(30)[0]]
+    questions = contexts[::-1]
+    source = write_jsonl(tmp_path / "in.jsonl", {"id": range(len(contexts)), "question": questions, "text": contexts})
+    run(saved_model=folder, input=source, output=tmp_path / "out.jsonl", columns="context=text", keep_columns="id,text")
+    rows = read_jsonl(tmp_path / "out.jsonl")
+    assert list(rows[0]) == ["line", "id", "text", "answer", "score", "start", "end", "null_score", "n_best"]
+    assert [row["id"] for row in rows] == list(range(len(contexts)))
+    assert [row["text"] for row in rows] == contexts
+    for row, answers in zip(rows, labeler.answer(questions, contexts, n_best=20), strict=True):
+        assert_same(row["n_best"], [{"answer": answer.pop("text"), **answer} for answer in answers])
+    best = labeler.answer(questions, contexts, null_threshold=NULL_THRESHOLD)
+    none = {"text": "", "start": 0, "end": 0}
+    for row, answers in zip(rows, best, strict=True):
+        answer = answers[0] if answers else none
+        assert (row["answer"], row["start"], row["end"]) == (answer["text"], answer["start"], answer["end"])
+        if row["n_best"]:
+            assert row["score"] == row["n_best"][0]["score"]
+            assert (row["null_score"] - row["score"] > NULL_THRESHOLD) == (not row["answer"])
+    assert {bool(row["answer"]) for row in rows if row["n_best"]} == {True, False}
+
+    # A table holds the same but for the lists, as the log says.
+    with caplog.at_level(logging.WARNING):
+        run(saved_model=folder, input=source, output=tmp_path / "out.csv", columns="context=text")
+    assert "cannot hold the lists of n_best" in caplog.text
+    with open(tmp_path / "out.csv", newline="") as file:
+        header, *fields = csv.reader(file)
+    assert header == ["line", "answer", "score", "start", "end", "null_score"]
+    assert fields == [[str(row[name]) for name in header] for row in rows]
+
+
+def test_choices_are_chosen_whatever_their_number(multiple_choice, tmp_path):
+    model, folder = multiple_choice
+    generator, texts = np.random.default_rng(0), [*HOSTILE, *toy_reviews(30)[0]]
+    prompts = [texts[number] for number in generator.integers(len(texts), size=16)]
+    choices = [[texts[number] for number in generator.integers(1, len(texts), 2 + row % 4)] for row in range(16)]
+    source = write_jsonl(tmp_path / "in.jsonl", {"prompt": prompts, "choices": choices})
+    run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
+    for row, prompt, of_row in zip(read_jsonl(tmp_path / "out.jsonl"), prompts, choices, strict=True):
+        logits = model.predict({"prompt": [prompt], "choices": [of_row]})
+        assert_same(row["probabilities"], model.probabilities(logits)[0].tolist())
+        assert row["choice"] == logits[0].argmax()
+        assert row["text"] == of_row[row["choice"]]
+
+
+def test_choices_stand_in_columns_of_a_table(multiple_choice, tmp_path):
+    model, folder = multiple_choice
+    (tmp_path / "in.tsv").write_text(
+        "start\tend0\tend1\tend2\na film\tgood\tbad , and dull\tfine\nthe plot\t\tbad\tpoor\n"
+    )
+    options = {"saved_model": folder, "input": tmp_path / "in.tsv", "columns": "prompt=start,choices=end0+end1+end2"}
+    run(output=tmp_path / "out.tsv", **options)
+    run(output=tmp_path / "out.jsonl", **options)
+    rows = read_jsonl(tmp_path / "out.jsonl")
+    logits = model.predict({"prompt": ["a film"], "choices": [["good", "bad , and dull", "fine"]]})
+    assert_same(rows[0]["probabilities"], model.probabilities(logits)[0].tolist())
+    logits = model.predict({"prompt": ["the plot"], "choices": [["bad", "poor"]]})
+    assert_same(rows[1]["probabilities"], [0.0, *model.probabilities(logits)[0].tolist()])
+    header, *fields = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    assert header == ["line", "choice", "text"]
+    assert fields == [[str(row[name]) for name in header] for row in rows]
+
+
+def test_texts_are_tagged(token_classifier, tmp_path):
+    model, folder = token_classifier
+    texts = [*HOSTILE, *toy_reviews(30)[0]]
+    run(
+        saved_model=folder, input=write_jsonl(tmp_path / "in.jsonl", {"text": texts}), output=tmp_path / "out.jsonl"
+    )  # fmt: skip
+    rows = read_jsonl(tmp_path / "out.jsonl")
+    assert [row.pop("line") for row in rows] == list(range(1, len(texts) + 1))
+    assert_same(rows, model.tag(texts))
+    assert {entity["type"] for row in rows for entity in row["entities"]} == {"good", "bad"}
+    assert {len(row["entities"]) for row in rows} >= {0, 1, 2}
+
+
+def test_masks_are_filled(pretrainer, tmp_path):
+    model, folder = pretrainer
+    texts = [text.replace("film", "[MASK]") for text in toy_reviews(30)[0]]
+    texts[3:3] = ["", "[MASK][MASK]", "a [MASK] film [MASK] " * 9]
+    (tmp_path / "in.txt").write_text("\n".join(texts))
+    run(saved_model=folder, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl.gz", output_format="jsonl")
+    rows = [json.loads(line) for line in gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()]
+    assert len({len(row["masks"]) for row in rows}) > 2
+    expected = [
+        [[{"word": word, "probability": probability} for word, probability in mask] for mask in masks]
+        for masks in model.fill_masks(texts, top=3)
+    ]
+    assert_same([row["masks"] for row in rows], expected)
+
+
+def test_a_table_of_lists_is_refused_before_anything_is_written(pretrainer, tmp_path):
+    (tmp_path / "in.txt").write_text("a [MASK]\n")
+    with pytest.raises(ValueError, match=r"lists for each row \(masks\), .* write a \.jsonl file"):
+        run(saved_model=pretrainer[1], input=tmp_path / "in.txt", output=tmp_path / "out.tsv")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_rows_that_cannot_be_answered_are_named(multiple_choice, tmp_path):
+    _, folder = multiple_choice
+    choices = [["good", "bad"], "good", [], ["", ""], ["good", None], ["fine", "poor"]]
+    source = write_jsonl(tmp_path / "in.jsonl", {"prompt": ["a"] * len(choices), "choices": choices})
+    with pytest.raises(BadRowError, match=r"in\.jsonl, line 2: 'choices' must be a list of strings, got 'good'"):
+        run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    run("--skip_bad_rows", saved_model=folder, input=source, output=tmp_path / "out.jsonl")
+    assert [row["line"] for row in read_jsonl(tmp_path / "out.jsonl")] == [1, 6]
+
+
+def test_a_kept_column_must_not_bear_the_name_of_an_answer(multiple_choice, tmp_path):
+    source = write_jsonl(tmp_path / "in.jsonl", {"text": ["a"], "choices": [["good", "bad"]]})
+    with pytest.raises(ValueError, match="more than one column of the name 'text'"):
+        run(
+            saved_model=multiple_choice[1], input=source, output=tmp_path / "out.jsonl", columns="prompt=text",
+            keep_columns="text",
+        )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
