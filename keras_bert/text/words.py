@@ -55,25 +55,23 @@ def split_words(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         >>> words.to_list(), starts.to_list()
         ([[b'In', b'1066,', b'at', b'Hastings']], [[0, 3, 9, 13]])
     """
-    texts = text_tensor(texts)
+    words = text_tensor(texts)
+    rows = tf.range(tf.size(words, out_type=tf.int64))
+    starts = tf.zeros_like(rows)
+    number = tf.size(rows, out_type=tf.int64)
     # Not by a regular expression: RE2 ends at the first byte that is not UTF-8, and what follows would be lost.
-    characters, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
-    separators = tf.strings.unicode_decode(WORD_SEPARATORS, "UTF-8")
-    in_word = tf.reduce_all(tf.not_equal(characters.values[:, tf.newaxis], separators), axis=1)
-    row = characters.value_rowids()
-    follows = tf.logical_and(tf.equal(row[1:], row[:-1]), tf.logical_and(in_word[1:], in_word[:-1]))
-    first = tf.where(tf.logical_and(in_word, tf.logical_not(tf.pad(follows, [[1, 0]]))))[:, 0]
-    last = tf.where(tf.logical_and(in_word, tf.logical_not(tf.pad(follows, [[0, 1]]))))[:, 0]
-
-    lengths = tf.cast(tf.strings.length(texts), tf.int64)
-    next_starts = tf.concat([starts.values[1:], [0]], axis=0)
-    is_last_of_row = tf.pad(tf.not_equal(row[1:], row[:-1]), [[0, 1]], constant_values=True)
-    ends = tf.where(is_last_of_row, tf.gather(lengths, row), next_starts)
-    begin = tf.gather(starts.values, first)
-    word_row = tf.gather(row, first)
-    words = tf.strings.substr(tf.gather(texts, word_row), begin, tf.gather(ends, last) - begin)
-    words = tf.RaggedTensor.from_value_rowids(words, word_row, nrows=characters.nrows())
-    return words, words.with_values(tf.cast(begin, tf.int32))
+    for separator in WORD_SEPARATORS:
+        parts = tf.strings.split(words, separator)
+        whole = parts.value_rowids()
+        lengths = tf.cast(tf.strings.length(parts.values), tf.int64) + len(separator.encode())
+        begin = tf.cumsum(lengths, exclusive=True)
+        starts = tf.gather(starts, whole) + begin - tf.gather(begin, tf.gather(parts.row_starts(), whole))
+        words, rows = parts.values, tf.gather(rows, whole)
+    is_word = tf.not_equal(words, "")
+    words = tf.RaggedTensor.from_value_rowids(
+        tf.boolean_mask(words, is_word), tf.boolean_mask(rows, is_word), nrows=number
+    )
+    return words, words.with_values(tf.cast(tf.boolean_mask(starts, is_word), tf.int32))
 
 
 def tokenize_words(tokenizer: BertTokenizer, texts: Any) -> WordTokens:
