@@ -23,7 +23,7 @@ class TokenizedUnits(NamedTuple):
         examples: `TokenizedExamples`, one row a text.
         numbers: int32 array [tokens of all texts], the number of the unit within its text that a token is of, from 0;
             -1 where it is of none. Numbers never fall within a text.
-        names: list, for each text a list of str, its units by their numbers. Not every one need have a token.
+        names: list, for each text a list of str, its units by their numbers, up to the last one that has a token.
 
     Example:
 
@@ -94,9 +94,7 @@ def _words_of_chunk(texts, preprocessor):
     """Flat ids, row lengths, first segments' lengths, token counts and word numbers; and the words."""
     tokenizer = preprocessor.tokenizer
     words = [split_words(column)[0] for column in texts]
-    of_texts = zip(*(segment.to_list() for segment in words), strict=True)
-    names = [[word.decode("utf-8", "replace") for segment in row for word in segment] for row in of_texts]
-    ids, numbers, words_before = [], [], tf.zeros([len(names)], tf.int64)
+    ids, numbers, words_before = [], [], tf.zeros_like(words[0].row_lengths())
     for segment in words:
         pieces = tokenizer.tokenize(segment.values)  # [words of all texts, (pieces)]
         number = tf.ragged.range(words_before, words_before + segment.row_lengths())  # [texts, (words)]
@@ -106,10 +104,8 @@ def _words_of_chunk(texts, preprocessor):
         words_before += segment.row_lengths()
 
     def packed(segments, cls_id, sep_id, pad_id):
-        segment_a, segment_b = segments if len(segments) == 2 else (segments[0], None)
         return pack(
-            segment_a,
-            segment_b,
+            *_and_none(segments),
             cls_id=cls_id,
             sep_id=sep_id,
             pad_id=pad_id,
@@ -120,6 +116,19 @@ def _words_of_chunk(texts, preprocessor):
     rows = packed(ids, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
     # Packed by the same law, numbers come to stand where the tokens stand.
     numbers = packed(numbers, _NO_UNIT, _NO_UNIT, _NO_UNIT)["token_ids"].numpy()
-    counts = packed_lengths(*ids) if len(ids) == 2 else packed_lengths(ids[0], None)
+    counts = packed_lengths(*_and_none(ids))
     of_tokens = numbers[rows["padding_mask"].numpy() != 0]
+    names = _first_of_rows(tf.concat(words, axis=1), numbers.max(axis=1) + 1)
     return (*flatten_rows(rows, tokenizer.vocab_size), counts.numpy(), of_tokens), names
+
+
+def _and_none(segments):
+    """Two segments; None in the place of a second one that is not there."""
+    return segments if len(segments) == 2 else [*segments, None]
+
+
+def _first_of_rows(words, number):
+    """The first words of each row, as str; not those of the rest of a book, of which the beginning is read."""
+    starts = words.row_starts()
+    first = tf.gather(words.values, tf.ragged.range(starts, starts + number))
+    return [[word.decode("utf-8", "replace") for word in row] for row in first.to_list()]

@@ -204,11 +204,12 @@ def test_chunks_make_no_difference(checkpoint, tmp_path, monkeypatch):
     assert parts == whole
 
 
-def test_long_texts_are_counted(checkpoint, tmp_path, capsys):
+@pytest.mark.parametrize("unit, numbers", [("pieces", [3, 16, 16]), ("words", [1, 14, 13])])
+def test_long_texts_are_counted(checkpoint, tmp_path, capsys, unit, numbers):
     (tmp_path / "in.txt").write_text(f"good\n{'bad ' * 100_000}\n{'good ' * 9} ||| {'bad ' * 9}\n")
-    run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl", layers="-1")
+    run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl", layers="-1", unit=unit)
     assert capsys.readouterr().err.endswith("; 2 of them truncated to 16 pieces\n")
-    assert [len(row["features"]) for row in read_json(tmp_path / "out.jsonl")] == [3, 16, 16]
+    assert [len(row["features"]) for row in read_json(tmp_path / "out.jsonl")] == numbers
 
 
 # What is refused.
