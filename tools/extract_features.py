@@ -212,9 +212,11 @@ def run(values):
     from tqdm import tqdm
 
     from keras_bert.data.bad_rows import BadRows, plural
-    from tools.feature_files import read_texts
+    from tools.feature_files import import_pyarrow, read_texts
     from tools.prediction_files import count_lines
 
+    if output_format == "parquet":
+        import_pyarrow()
     extractor = read_model(values, layers)
     bad_rows = BadRows(skip=values.skip_bad_rows)
     rows = read_texts(values.input, input_format, columns, bad_rows)

@@ -110,12 +110,12 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
         FileExistsError: if there is a file and it may not be replaced.
         ValueError: if pyarrow is not installed.
     """
-    pa, parquet = _import_pyarrow()
+    pa, parquet = import_pyarrow()
     names = _COLUMNS_OF_UNIT.get(unit, ())
     element = pa.from_numpy_dtype(np.dtype(dtype))
     schema = pa.schema(
         [("line", pa.int64())]
-        + [*zip(names, (pa.int32(), pa.string()), strict=False)]
+        + ([(names[0], pa.int32()), (names[1], pa.string())] if names else [])
         + [(name, pa.list_(element, size)) for name, size in vector_columns.items()],
         metadata={"keras_bert": json.dumps(settings)},
     )
@@ -146,7 +146,12 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
         yield write
 
 
-def _import_pyarrow():
+def import_pyarrow():
+    """The modules `pyarrow` and `pyarrow.parquet`.
+
+    Raises:
+        ValueError: if they are not installed.
+    """
     try:
         import pyarrow
         import pyarrow.parquet

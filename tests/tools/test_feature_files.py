@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pyarrow.parquet
@@ -9,7 +10,7 @@ import pytest
 
 from keras_bert.data.bad_rows import BadRowError, BadRows
 from keras_bert.models.feature_extractor import TextFeatures
-from tools.feature_files import open_json_lines, open_parquet, pair_of_line, read_texts
+from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, pair_of_line, read_texts
 
 VECTORS = np.arange(24, dtype="float32").reshape([3, 2, 4]) / 7  # of three units, two layers
 FEATURES = [
@@ -127,3 +128,9 @@ def test_what_is_no_number_is_not_written(tmp_path):
         write([7, 8, 9], np.where(np.isnan(broken), 1e5, broken))
     with pytest.raises(FileExistsError), open_parquet(tmp_path / "out.parquet", "text", columns, "float32", {}):
         pass
+
+
+def test_pyarrow_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"Parquet needs pyarrow: pip install 'keras-bert-zoo\[features\]'"):
+        import_pyarrow()
