@@ -19,6 +19,7 @@ import keras
 from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BertClassifier",
     "BertEncoder",
+    "BertFeatureExtractor",
     "BertMultipleChoice",
     "BertPretrainer",
     "BertSpanLabeler",

@@ -61,10 +61,12 @@ def predict_rows(rows, predict, chunk_size, batch_size, threads):
     Returns:
         Iterator of `(row, prediction)`.
     """
+    from tools.prediction_files import read_chunk
+
     pool = concurrent.futures.ThreadPoolExecutor(threads)
     waiting = collections.deque()
     try:
-        while chunk := _read_chunk(rows, chunk_size):
+        while chunk := read_chunk(rows, chunk_size, _CHARACTERS_IN_CHUNK):
             batches = _batches_by_length(chunk, batch_size)
             waiting.append(
                 (chunk, batches, [pool.submit(predict, [chunk[i].texts for i in batch]) for batch in batches])
@@ -75,16 +77,6 @@ def predict_rows(rows, predict, chunk_size, batch_size, threads):
             yield from _in_order(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _read_chunk(rows, chunk_size):
-    chunk, characters = [], 0
-    for row in rows:
-        chunk.append(row)
-        characters += sum(len(str(value)) for value in (*row.texts, *row.kept))
-        if len(chunk) == chunk_size or characters >= _CHARACTERS_IN_CHUNK:
-            break
-    return chunk
 
 
 def _batches_by_length(chunk, batch_size):

@@ -4,12 +4,11 @@ import contextlib
 import csv
 import gzip
 import json
-import os
 import sys
-import uuid
 from pathlib import Path
 from typing import NamedTuple
 
+from keras_bert.data.atomic_file import atomic_path
 from keras_bert.data.bad_rows import quotation
 from keras_bert.data.delimited import read_columns
 from keras_bert.data.json_lines import read_values
@@ -113,6 +112,26 @@ def _read_lines(path, bad_rows):
         raise ValueError(f"{path} has no rows")
 
 
+def read_chunk(rows, most_rows, most_characters):
+    """The next rows.
+
+    Args:
+        rows: iterator of `Row`.
+        most_rows: int.
+        most_characters: int. The row that reaches it is the last one, so that memory is bounded where a text is a book.
+
+    Returns:
+        list of `Row`, empty at the end.
+    """
+    chunk, characters = [], 0
+    for row in rows:
+        chunk.append(row)
+        characters += sum(len(str(value)) for value in (*row.texts, *row.kept))
+        if len(chunk) == most_rows or characters >= most_characters:
+            break
+    return chunk
+
+
 def count_lines(path):
     """The lines of a file, so that a progress bar knows where the end is.
 
@@ -152,7 +171,7 @@ def open_table(path, file_format, columns):
     repeated = sorted({name for name in columns if columns.count(name) > 1})
     if repeated:
         raise ValueError(f"the output would have more than one column of the name {repeated[0]!r}: {columns}")
-    with _complete_or_not_at_all(path) as file:
+    with complete_or_not_at_all(path) as file:
         if file_format == "jsonl":
             yield lambda values: file.write(
                 json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n"
@@ -187,18 +206,23 @@ def _as_field(value):
 
 
 @contextlib.contextmanager
-def _complete_or_not_at_all(path):
+def complete_or_not_at_all(path):
+    """Opens a text file for writing, which gets its name when it is complete, and is removed after an error.
+
+    Args:
+        path: str or Path, compressed if its name ends in `.gz`; "-" is standard output, which cannot be taken back. A
+            file that is there is replaced.
+
+    Yields:
+        The open file.
+    """
     if str(path) == "-":
         yield sys.stdout
         sys.stdout.flush()
         return
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(unfinished, "wt", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    with (
+        atomic_path(path, overwrite=True) as unfinished,
+        (gzip.open if path.suffix == ".gz" else open)(unfinished, "wt", encoding="utf-8", newline="") as file,
+    ):
+        yield file

@@ -1,4 +1,4 @@
-"""Text files that are written whole or not at all."""
+"""Files that are written whole or not at all."""
 
 import contextlib
 import os
@@ -28,15 +28,40 @@ def atomic_text_file(path, overwrite=False):
     >>> path.read_text()
     'a note\\n'
     """
+    with atomic_path(path, overwrite) as unfinished, open(unfinished, "x", encoding="utf-8", newline="") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def atomic_path(path, overwrite=False):
+    """Gives a path to write a file to, which gets its name when the block ends without an error.
+
+    Args:
+        path: str or Path. Its folder is made if it is not there.
+        overwrite: bool. Whether a file of that name may be replaced.
+
+    Returns:
+        Context manager that gives the Path of a hidden file beside it, which is not there yet.
+
+    Raises:
+        FileExistsError: if there is a file and it may not be replaced; before anything is written.
+
+    Example:
+
+    >>> path = Path(tempfile.mkdtemp()) / "numbers.bin"
+    >>> with atomic_path(path) as unfinished:
+    ...     _ = unfinished.write_bytes(b"123")
+    >>> path.read_bytes()
+    b'123'
+    """
     path = Path(path)
     _check_is_free(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
     try:
-        with open(unfinished, "x", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield unfinished
         _check_is_free(path, overwrite)
         os.replace(unfinished, path)
     except BaseException:

@@ -6,6 +6,8 @@ import concurrent.futures
 import keras
 import numpy as np
 
+from keras_bert.models.head import PREDICTION_BATCH_SIZE
+
 # One batch leaves cores idle between its operations; a second one fills the gaps (a quarter faster on 2 cores, and a
 # third one gains nothing more; see docs/performance.md).
 _BATCHES_AT_ONCE = 2
@@ -74,6 +76,28 @@ class Predictor:
                 outputs.append(output)
                 progress.update(len(outputs))
         return outputs
+
+    def outputs_of_examples(self, model, examples, batch_size, verbose):
+        """The model's outputs for tokenized examples, those of like length together.
+
+        Args:
+            model, verbose: as for `outputs_of_batches`.
+            examples: `TokenizedExamples`; labels are not looked at.
+            batch_size: int. Examples in a batch; 64 if None.
+
+        Returns:
+            list, for each batch a pair: int array, the numbers of its examples, and their outputs, an array with one
+            row for each.
+        """
+        from keras_bert.data.batching import sorted_batches
+        from keras_bert.training.strategy import needs_static_shapes
+
+        is_static = needs_static_shapes(model.distribute_strategy)
+        batches, order = sorted_batches(examples, batch_size or PREDICTION_BATCH_SIZE, is_static)
+        outputs = self.outputs_of_batches(model, batches, verbose)
+        numbers = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
+        # A last batch of static shape ends with rows of padding.
+        return [(of_batch, output[: len(of_batch)]) for of_batch, output in zip(numbers, outputs, strict=True)]
 
     def _compiled(self, model, spec):
         import tensorflow as tf

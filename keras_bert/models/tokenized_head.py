@@ -1,9 +1,8 @@
 """Heads whose examples are tokenized before training begins: Keras' own `fit` and `evaluate` on what a user writes."""
 
 import keras
-import numpy as np
 
-from keras_bert.models.head import DEFAULT_BATCH_SIZE, PREDICTION_BATCH_SIZE, BertHead
+from keras_bert.models.head import DEFAULT_BATCH_SIZE, BertHead
 from keras_bert.models.prediction import Predictor
 
 
@@ -91,15 +90,7 @@ class TokenizedHead(BertHead):
             list, for each batch a pair: int array, the numbers of its examples, and their outputs, an array with one
             row for each.
         """
-        from keras_bert.data.batching import sorted_batches
-        from keras_bert.training.strategy import needs_static_shapes
-
-        is_static = needs_static_shapes(self.distribute_strategy)
-        batches, order = sorted_batches(examples, batch_size or PREDICTION_BATCH_SIZE, is_static)
-        outputs = self._predictor.outputs_of_batches(self, batches, verbose)
-        numbers = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
-        # A last batch of static shape ends with rows of padding.
-        return [(of_batch, output[: len(of_batch)]) for of_batch, output in zip(numbers, outputs, strict=True)]
+        return self._predictor.outputs_of_examples(self, examples, batch_size, verbose)
 
     def _labelled(self, x, y):
         from keras_bert.data.tokenized import TokenizedExamples

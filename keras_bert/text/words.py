@@ -56,11 +56,23 @@ def split_words(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         >>> words.to_list(), starts.to_list()
         ([[b'In', b'1066,', b'at', b'Hastings']], [[0, 3, 9, 13]])
     """
-    texts = text_tensor(texts)
+    words = text_tensor(texts)
+    rows = tf.range(tf.size(words, out_type=tf.int64))
+    starts = tf.zeros_like(rows)
+    number = tf.size(rows, out_type=tf.int64)
     # Not by a regular expression: RE2 ends at the first byte that is not UTF-8, and what follows would be lost.
-    characters, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
-    in_word, goes_on = _runs(characters)
-    return _cut_out(texts, characters, starts, in_word, goes_on)
+    for separator in WORD_SEPARATORS:
+        parts = tf.strings.split(words, separator)
+        whole = parts.value_rowids()
+        lengths = tf.cast(tf.strings.length(parts.values), tf.int64) + len(separator.encode())
+        begin = tf.cumsum(lengths, exclusive=True)
+        starts = tf.gather(starts, whole) + begin - tf.gather(begin, tf.gather(parts.row_starts(), whole))
+        words, rows = parts.values, tf.gather(rows, whole)
+    is_word = tf.not_equal(words, "")
+    words = tf.RaggedTensor.from_value_rowids(
+        tf.boolean_mask(words, is_word), tf.boolean_mask(rows, is_word), nrows=number
+    )
+    return words, words.with_values(tf.cast(tf.boolean_mask(starts, is_word), tf.int32))
 
 
 def split_text(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
@@ -86,56 +98,44 @@ def split_text(texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         >>> [word.decode() for word in words.to_list()[0]]
         ["It's", 'a', 'well-known', '(', 'old', ')', 'rule', '.']
     """
-    texts = text_tensor(texts)
-    characters, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
-    in_word, goes_on = _runs(characters)
-    alone, within = _character_classes(characters.values)
+    chunks, starts = split_words(texts)
+    characters, places = tf.strings.unicode_decode_with_offsets(chunks.values, "UTF-8", errors="replace")
+    begins = characters.with_values(_begin_words(characters))
+    first = tf.where(begins.values)[:, 0]
+    of_word = tf.gather(characters.value_rowids(), first)  # the chunk that a word is of
+    begin = tf.gather(places.values, first)
+    # A word ends where the next one of its chunk begins, or with the chunk.
+    is_last = tf.concat([tf.not_equal(of_word[1:], of_word[:-1]), tf.ones_like(of_word[:1], tf.bool)], axis=0)
+    lengths = tf.cast(tf.strings.length(chunks.values), tf.int64)
+    end = tf.where(is_last, tf.gather(lengths, of_word), tf.concat([begin[1:], begin[:1]], axis=0))
+    words = tf.strings.substr(tf.gather(chunks.values, of_word), begin, end - begin)
+    row = tf.gather(chunks.value_rowids(), of_word)
+    words = tf.RaggedTensor.from_value_rowids(words, row, nrows=chunks.nrows())
+    return words, words.with_values(tf.gather(starts.values, of_word) + tf.cast(begin, tf.int32))
+
+
+def _begin_words(characters):
+    """Whether a word begins with each character of chunks without spaces, bool [characters of all chunks]."""
+    chunk = characters.value_rowids()
+    is_chinese, is_punctuation = _character_classes(characters.values)
+    position, number = tf.range(tf.size(chunk)), characters.nrows()
     # Punctuation is inside of a word where what is neither punctuation nor Chinese stands before and behind it.
-    chunk = tf.cumsum(tf.cast(tf.logical_not(goes_on), tf.int32))  # ascending, another for each character of no word
-    position, last_chunk = tf.range(tf.size(chunk)), tf.reduce_max(tf.concat([chunk, [0]], axis=0)) + 1
-    solid = tf.logical_and(in_word, tf.logical_and(within, tf.logical_not(alone)))
-    first_solid = tf.math.unsorted_segment_min(tf.where(solid, position, tf.size(chunk)), chunk, last_chunk)
-    last_solid = tf.math.unsorted_segment_max(tf.where(solid, position, -1), chunk, last_chunk)
-    is_inside = tf.logical_and(position > tf.gather(first_solid, chunk), position < tf.gather(last_solid, chunk))
-    is_single = tf.logical_or(alone, tf.logical_not(tf.logical_or(within, is_inside)))
-    is_joined = tf.logical_not(tf.logical_or(is_single, tf.pad(is_single[:-1], [[1, 0]])))
-    return _cut_out(texts, characters, starts, in_word, tf.logical_and(goes_on, is_joined))
-
-
-def _runs(characters):
-    """Whether each character is of a word, and whether the word goes on with it, bool [characters of all texts]."""
-    separators = tf.strings.unicode_decode(WORD_SEPARATORS, "UTF-8")
-    in_word = tf.reduce_all(tf.not_equal(characters.values[:, tf.newaxis], separators), axis=1)
-    row = characters.value_rowids()
-    follows = tf.logical_and(tf.equal(row[1:], row[:-1]), tf.logical_and(in_word[1:], in_word[:-1]))
-    return in_word, tf.pad(follows, [[1, 0]])[: tf.size(row)]
+    is_solid = tf.logical_not(tf.logical_or(is_chinese, is_punctuation))
+    first = tf.math.unsorted_segment_min(tf.where(is_solid, position, tf.size(chunk)), chunk, number)
+    last = tf.math.unsorted_segment_max(tf.where(is_solid, position, -1), chunk, number)
+    is_inside = tf.logical_and(position > tf.gather(first, chunk), position < tf.gather(last, chunk))
+    is_single = tf.logical_or(is_chinese, tf.logical_and(is_punctuation, tf.logical_not(is_inside)))
+    begins_chunk = tf.pad(tf.not_equal(chunk[1:], chunk[:-1]), [[1, 0]], constant_values=True)[: tf.size(chunk)]
+    follows_single = tf.pad(is_single[:-1], [[1, 0]])[: tf.size(chunk)]
+    return tf.logical_or(begins_chunk, tf.logical_or(is_single, follows_single))
 
 
 def _character_classes(codepoints):
-    """Whether each character is a word by itself wherever it stands, and whether it is no punctuation."""
+    """Whether each character is Chinese, and whether it is punctuation."""
     unique, index = tf.unique(codepoints)
     texts = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
-    is_chinese = tf.strings.regex_full_match(texts, f"[{CHINESE}]")
-    is_punctuation = tf.strings.regex_full_match(texts, f"[{PUNCTUATION}]")
-    return tf.gather(is_chinese, index), tf.gather(tf.logical_not(is_punctuation), index)
-
-
-def _cut_out(texts, characters, starts, in_word, goes_on):
-    """The words, and the bytes that they begin with, of texts whose characters are parted."""
-    row = characters.value_rowids()
-    first = tf.where(tf.logical_and(in_word, tf.logical_not(goes_on)))[:, 0]
-    ends_word = tf.concat([tf.logical_not(goes_on[1:]), tf.ones_like(goes_on[:1])], axis=0)
-    last = tf.where(tf.logical_and(in_word, ends_word))[:, 0]
-
-    lengths = tf.cast(tf.strings.length(texts), tf.int64)
-    next_starts = tf.concat([starts.values[1:], [0]], axis=0)
-    is_last_of_row = tf.pad(tf.not_equal(row[1:], row[:-1]), [[0, 1]], constant_values=True)
-    ends = tf.where(is_last_of_row, tf.gather(lengths, row), next_starts)
-    begin = tf.gather(starts.values, first)
-    word_row = tf.gather(row, first)
-    words = tf.strings.substr(tf.gather(texts, word_row), begin, tf.gather(ends, last) - begin)
-    words = tf.RaggedTensor.from_value_rowids(words, word_row, nrows=characters.nrows())
-    return words, words.with_values(tf.cast(begin, tf.int32))
+    patterns = (CHINESE, PUNCTUATION)
+    return tuple(tf.gather(tf.strings.regex_full_match(texts, f"[{pattern}]"), index) for pattern in patterns)
 
 
 def tokens_of_words(tokenizer: BertTokenizer, texts: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

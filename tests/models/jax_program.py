@@ -38,6 +38,12 @@ def main(golden, weights_file):
         pairs += [(outputs["attention_scores"][i], expected[f"attention_{i}"]) for i in range(2)]
         pairs += [(outputs["pooled_output"], expected["pooled"])]
         largest = max(largest, *(float(np.abs(np.array(ours) - theirs).max()) for ours, theirs in pairs))
+    extractor = keras_bert.BertFeatureExtractor(
+        encoder, layers=[0, 1, 2], combine="stack", pooling="cls", normalize=False
+    )
+    for i in range(3):
+        difference = np.array(extractor(ids))[:, i] - expected[f"hidden_state_{i}"][:, 0]
+        largest = max(largest, float(np.abs(difference).max()))
     encoder(ids, training=True)  # dropout
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)

@@ -42,6 +42,12 @@ def test_words_are_those_of_the_reference(texts):
         assert (of_text, starts_of_text) == words_of(text)
 
 
+def test_a_book_is_split_in_linear_memory():
+    words, starts = split_words(["one two\t" * 100_000])
+    assert words.row_lengths().numpy().tolist() == [200_000]
+    np.testing.assert_array_equal(starts.values, np.arange(200_000) * 4)
+
+
 @pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
 def test_the_tokens_are_those_of_the_whole_text(tokenizers, texts, name):
     tokenizer = tokenizers[name]

@@ -27,6 +27,7 @@ def run(*arguments):
         "build_vocab",
         "create_pretraining_data",
         "data_service",
+        "extract_features",
         "fill_mask",
         "inspect_pretraining_data",
         "plot_run",

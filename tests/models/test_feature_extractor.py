@@ -1,0 +1,312 @@
+"""Features equal the hidden states of the goldens, in every layer and by every pooling, in the caller's order."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+import keras_bert
+from keras_bert.export.ops import unserved_operations
+from keras_bert.models.feature_extractor import BertFeatureExtractor
+from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+TEXTS, _ = toy_reviews(40)
+COMBINATIONS = ("stack", "concat", "sum", "mean")
+
+
+def toy_extractor(encoder_arguments=None, **arguments):
+    preprocessor = arguments.pop("preprocessor", toy_preprocessor())
+    return BertFeatureExtractor(toy_encoder(**(encoder_arguments or {})), preprocessor, **arguments)
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Of each text by itself: the hidden states of its tokens, float32 [layers, tokens, hidden]."""
+    return [hidden_states(toy_extractor(), text) for text in TEXTS]
+
+
+def hidden_states(extractor, text):
+    outputs = extractor.encoder(extractor.preprocessor([text]), return_hidden_states=True)
+    return np.concatenate(outputs["hidden_states"])
+
+
+def combined(states, layers, how):
+    """The definition, of one text's hidden states."""
+    chosen = [states[layer] for layer in layers]
+    return {
+        "stack": lambda: np.stack(chosen, axis=1),
+        "concat": lambda: np.concatenate(chosen, axis=1),
+        "sum": lambda: np.sum(chosen, axis=0),
+        "mean": lambda: np.mean(chosen, axis=0),
+    }[how]()
+
+
+# The goldens.
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+def test_every_layer_equals_hugging_face(shared, activation, tmp_path):
+    golden = shared / "golden" / "hf_tiny"
+    folder = shutil.copytree(golden / activation / "sequence_classification", tmp_path / "model")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    inputs, expected = np.load(golden / "inputs.npz"), np.load(folder / "outputs.npz")
+    ids = {
+        "token_ids": inputs["input_ids"],
+        "segment_ids": inputs["token_type_ids"],
+        "padding_mask": inputs["attention_mask"],
+    }
+    for number in range(3):
+        for layer in (number, number - 3):
+            extractor = BertFeatureExtractor.from_checkpoint(folder, [layer], sequence_length=24)
+            np.testing.assert_allclose(extractor.features(ids), expected[f"hidden_state_{number}"], atol=1e-5)
+    assert not extractor.checkpoint_report.random
+    stacked = BertFeatureExtractor.from_checkpoint(folder, [-1, 0], "stack", sequence_length=24).features(ids)
+    np.testing.assert_allclose(stacked[:, :, 0], expected["hidden_state_2"], atol=1e-5)
+    np.testing.assert_allclose(stacked[:, :, 1], expected["hidden_state_0"], atol=1e-5)
+
+
+def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
+    golden = shared / "golden" / "minilm"
+    expected = np.load(golden / "sentence_embeddings.npz")
+    sentences = json.loads((golden / "texts.json").read_text())["sentences"]
+    extractor = BertFeatureExtractor.from_preset("all_minilm_l6_v2", sequence_length=48)
+    np.testing.assert_allclose(extractor.embed(sentences), expected["embeddings"], atol=1e-5)
+    ids = {"token_ids": expected["input_ids"], "padding_mask": expected["attention_mask"]}
+    np.testing.assert_allclose(extractor.embed(ids), expected["embeddings"], atol=1e-5)
+    np.testing.assert_allclose(extractor.similarity(sentences, sentences), expected["cosine"], atol=1e-5)
+
+
+def test_pieces_equal_hugging_face_on_minilm(shared, minilm):
+    golden = shared / "golden" / "minilm"
+    expected, inputs = np.load(golden / "outputs.npz"), np.load(golden / "inputs.npz")
+    texts = json.loads((golden / "texts.json").read_text())
+    extractor = BertFeatureExtractor.from_preset("all_minilm_l6_v2", layers=[0, 3, 6], combine="stack")
+    extractor.preprocessor.sequence_length = texts["max_length"]
+    pairs = ([row["text_a"] for row in texts["inputs"]], [row["text_b"] or "" for row in texts["inputs"]])
+    for row, features in enumerate(extractor.extract(pairs)):
+        length = inputs["attention_mask"][row].sum()
+        assert features.names == [token for token in texts["tokens"][row] if token != "[PAD]"]
+        assert features.numbers.tolist() == list(range(length))
+        for place, layer in enumerate((0, 3, 6)):
+            of_row = expected[f"hidden_state_{layer}"][row, :length]
+            np.testing.assert_allclose(features.vectors[:, place], of_row, atol=1e-4)
+
+
+# Texts.
+
+
+@pytest.mark.parametrize("combine", COMBINATIONS)
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embeddings_are_those_of_each_text_by_itself(states, combine, pooling):
+    layers = [-1, 0, 1]
+    extractor = toy_extractor(layers=layers, combine=combine, pooling=pooling, normalize=False)
+    pool = {"mean": lambda x: x.mean(axis=0), "cls": lambda x: x[0], "max": lambda x: x.max(axis=0)}[pooling]
+    expected = np.array([pool(combined(of_text, layers, combine)) for of_text in states])
+    found = extractor.embed(TEXTS, batch_size=16)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    extractor.normalize = True
+    lengths = np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(extractor(extractor.preprocessor(TEXTS)), expected / lengths, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_padding_has_no_influence(pooling):
+    extractor = toy_extractor(pooling=pooling)
+    ids = {name: np.array(values) for name, values in extractor.preprocessor(TEXTS[:5]).items()}
+    longer = {name: np.pad(values, [(0, 1), (0, 3)]) for name, values in ids.items()}
+    found = np.array(extractor(longer))
+    np.testing.assert_allclose(found[:5], extractor(ids), atol=1e-6)
+    np.testing.assert_array_equal(found[5], 0)  # a row that is all padding
+    whole = {"token_ids": ids["token_ids"][:1, : ids["padding_mask"][0].sum()]}
+    np.testing.assert_allclose(extractor(whole), np.array(extractor(ids))[:1], atol=1e-6)
+
+
+def test_training_makes_no_difference():
+    extractor = toy_extractor({"hidden_dropout_prob": 0.5})
+    ids = extractor.preprocessor(TEXTS[:5])
+    np.testing.assert_array_equal(extractor(ids, training=True), extractor(ids))
+
+
+def test_similarity():
+    extractor = toy_extractor(normalize=False, combine="stack", layers=[-1, -2])
+    a, b = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
+    found = extractor.similarity(a, b)
+    assert found.shape == (2, 3)
+    left, right = (extractor.embed(texts).reshape([len(texts[0] if texts is a else b), -1]) for texts in (a, b))
+    expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in right] for x in left]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(np.diag(extractor.similarity(b, b)), 1, atol=1e-5)
+
+
+# Pieces and words.
+
+
+@pytest.mark.parametrize("combine", COMBINATIONS)
+def test_pieces_are_those_of_each_text_by_itself(states, combine):
+    extractor = toy_extractor(layers=[-2, -1], combine=combine)
+    found = extractor.extract(TEXTS, batch_size=16)
+    assert len(found) == len(TEXTS)
+    pieces = extractor.preprocessor.tokenizer.tokens(TEXTS).to_list()
+    for features, names, of_text in zip(found, pieces, states, strict=True):
+        assert features.names == ["[CLS]", *(name.decode() for name in names), "[SEP]"]
+        np.testing.assert_allclose(features.vectors, combined(of_text, [-2, -1], combine), atol=1e-5)
+
+
+def test_words_are_made_of_their_pieces():
+    extractor = toy_extractor(layers=[-1, 0], combine="stack")
+    text = " goodly,\tthe film ."  # good ##ly , | the | film | .
+    states = np.stack(hidden_states(extractor, text)[[-1, 0]], axis=1)
+    first, mean = (extractor.extract([text], "words", how)[0] for how in ("first", "mean"))
+    assert first.names == mean.names == ["goodly,", "the", "film", "."]
+    assert first.numbers.tolist() == mean.numbers.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(first.vectors, states[[1, 4, 5, 6]], atol=1e-5)
+    np.testing.assert_allclose(mean.vectors, [states[1:4].mean(axis=0), *states[4:7]], atol=1e-5)
+
+
+def test_words_of_pairs():
+    extractor = toy_extractor()
+    pairs = (["goodly film", "", "plot"], ["the plot", "was bad", ""])
+    found = extractor.extract(pairs, "words")
+    assert [features.names for features in found] == [["goodly", "film", "the", "plot"], ["was", "bad"], ["plot"]]
+    states = [np.array(extractor.features(extractor.preprocessor(([a], [b]))))[0] for a, b in zip(*pairs, strict=True)]
+    for features, of_tokens, places in zip(found, states, ([1, 3, 5, 6], [2, 3], [1]), strict=True):
+        np.testing.assert_allclose(features.vectors, of_tokens[places], atol=1e-5)
+
+
+def test_words_without_pieces_are_left_out_and_the_others_keep_their_numbers(monkeypatch):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda message, *values: warnings.append(message % values))
+    extractor = toy_extractor(preprocessor=toy_preprocessor(sequence_length=6))
+    found = extractor.extract(["good \u200b bad", "", "a a goodly goodly goodly", "\u200b"], "words", "mean")
+    assert [features.names for features in found] == [["good", "bad"], [], ["a", "a", "goodly"], []]
+    assert [features.numbers.tolist() for features in found] == [[0, 2], [], [0, 1, 2], []]
+    assert [features.vectors.shape for features in found] == [(2, 16), (0, 16), (3, 16), (0, 16)]
+    assert warnings == ["1 of 4 texts are longer than 6 tokens and were truncated (the longest has 10)"]
+
+
+def test_texts_tokenized_beforehand():
+    extractor = toy_extractor()
+    units = extractor.tokenize(TEXTS, "words")
+    for before, features in zip(extractor.extract(TEXTS, "words"), extractor.extract(units), strict=True):
+        assert before.names == features.names
+        np.testing.assert_array_equal(before.vectors, features.vectors)
+    np.testing.assert_array_equal(extractor.embed(units.examples), extractor.embed(TEXTS))
+
+
+def test_bfloat16_is_near():
+    extractor = toy_extractor(layers=[0, 1, 2], normalize=False)
+    low = toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2], normalize=False)
+    found = low.embed(TEXTS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, extractor.embed(TEXTS), atol=0.05)
+
+
+# A model like the others.
+
+
+def test_export_answers_as_embed_does(tmp_path):
+    extractor = toy_extractor(layers=[-1, -2])
+    folder = extractor.export(tmp_path / "1")
+    served = tf.saved_model.load(folder)
+    expected = extractor.embed(TEXTS)
+    answer = served.signatures["serving_default"](text=tf.constant(TEXTS))
+    assert list(answer) == ["embedding"]
+    assert answer["embedding"].dtype == tf.float32
+    np.testing.assert_allclose(answer["embedding"], expected, atol=1e-6)
+    ids = extractor.preprocessor(TEXTS)
+    np.testing.assert_allclose(served.signatures["tokens"](**ids)["embedding"], expected, atol=1e-6)
+    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[TEXTS[0].encode()]))
+    example = tf.train.Example(features=tf.train.Features(feature={"text": feature})).SerializeToString()
+    answer = served.signatures["examples"](examples=tf.constant([example]))
+    np.testing.assert_allclose(answer["embedding"], expected[:1], atol=1e-6)
+    assert served.signatures["serving_default"](text=tf.zeros([0], tf.string))["embedding"].shape == (0, 32)
+    assert not unserved_operations(folder)
+
+
+def test_export_of_pairs_in_bfloat16(tmp_path):
+    extractor = toy_extractor(combine="stack", layers=[1, 2])
+    served = tf.saved_model.load(extractor.export(tmp_path / "1", dtype="bfloat16", pairs=True))
+    pairs = (TEXTS[:3], TEXTS[3:6])
+    answer = served.signatures["serving_default"](text_a=tf.constant(pairs[0]), text_b=tf.constant(pairs[1]))
+    assert answer["embedding"].shape == (3, 2, 16)
+    np.testing.assert_allclose(answer["embedding"], extractor.embed(pairs), atol=0.02)
+
+
+def test_a_saved_model_comes_back(tmp_path):
+    extractor = toy_extractor(layers=[-1, 0], combine="mean", pooling="max", normalize=False, trainable=False)
+    extractor.save(tmp_path / "extractor.keras")
+    again = keras.saving.load_model(tmp_path / "extractor.keras")
+    assert again.get_config() == extractor.get_config()
+    assert not again.trainable
+    np.testing.assert_array_equal(again.embed(TEXTS), extractor.embed(TEXTS))
+
+
+def test_a_checkpoint_comes_back(tmp_path):
+    extractor = toy_extractor()
+    folder = extractor.save_checkpoint(tmp_path / "model")
+    again = keras_bert.BertFeatureExtractor.from_checkpoint(folder, sequence_length=16)
+    assert not again.encoder.with_pooler
+    assert not again.checkpoint_report.random
+    np.testing.assert_allclose(again.embed(TEXTS), extractor.embed(TEXTS), atol=1e-6)
+
+
+def test_it_has_no_weights_but_the_encoders():
+    extractor = toy_extractor()
+    assert len(extractor.weights) == len(extractor.encoder.weights) > 0
+    model = keras.Sequential([extractor, keras.layers.Dense(1)])
+    assert model(extractor.preprocessor(TEXTS[:2])).shape == (2, 1)
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"layers": []}, "at least one number, got \\[\\]"),
+        ({"layers": "-1"}, "at least one number, got '-1'"),
+        ({"layers": -1}, "at least one number, got -1"),
+        ({"layers": [-1, 3]}, r"from 0 \(the embeddings\) to 2 .* from -1 .* to -3; got 3"),
+        ({"layers": [-4]}, "got -4"),
+        ({"layers": [True]}, "got True"),
+        ({"layers": [1.0]}, "got 1.0"),
+        ({"layers": [-1, 2]}, r"named twice: \[-1, 2\], of 2 blocks"),
+        ({"combine": "add"}, r"unknown combine 'add'; allowed are \('stack', 'concat', 'sum', 'mean'\)"),
+        ({"pooling": "first"}, r"unknown pooling 'first'; allowed are \('mean', 'cls', 'max'\)"),
+        ({"preprocessor": toy_preprocessor(long_texts="windows")}, "has long_texts='windows'"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        toy_extractor(**arguments)
+
+
+@pytest.mark.parametrize("method", ["compile", "fit", "evaluate"])
+def test_it_is_not_trained(method):
+    with pytest.raises(ValueError, match=f"`{method}` is not for a BertFeatureExtractor, which has no loss"):
+        getattr(toy_extractor(), method)()
+
+
+def test_what_is_no_text():
+    extractor = toy_extractor()
+    with pytest.raises(ValueError, match="unit must be one of"):
+        extractor.extract(["a"], "letters")
+    with pytest.raises(ValueError, match="unknown pieces_of_word 'last'"):
+        extractor.extract(["a"], "words", "last")
+    with pytest.raises(ValueError, match=r"expected texts .* got str"):
+        extractor.extract("a text")
+    with pytest.raises(ValueError, match=r"expected texts .* got str"):
+        extractor.embed("a text")
+    with pytest.raises(ValueError, match="there are no texts"):
+        extractor.extract([])
+    without = BertFeatureExtractor(toy_encoder())
+    with pytest.raises(ValueError, match="a BertFeatureExtractor that reads texts needs a preprocessor"):
+        without.extract(["a"])
+    assert without.embed({"token_ids": np.array([[2, 5, 3]]), "padding_mask": np.ones([1, 3], int)}).shape == (1, 16)
+    assert len(VOCABULARY) == without.encoder.vocab_size

@@ -1,0 +1,307 @@
+"""The program's files hold what the model gives for each text by itself, in the original's form and in order."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from absl import flags
+
+from keras_bert.data.bad_rows import BadRowError
+from keras_bert.models.feature_extractor import BertFeatureExtractor
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.vocabulary import load_vocabulary
+from tests.forked import run as run_forked
+from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
+from tools import extract_features
+
+ROOT = Path(__file__).parents[2]
+TEXTS = ["a good film", "", "goodly , goodly the plot was", "the film was bad", "  "]
+PAIRS = ["the plot", "", "", "was it good ?", ""]
+LINES = [f"{a} ||| {b}" if b else a for a, b in zip(TEXTS, PAIRS, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("features") / "model"
+    return toy_encoder(num_hidden_layers=4).save_checkpoint(folder, toy_preprocessor().tokenizer)
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+def values_of(*arguments, **options):
+    values = flags.FlagValues()
+    extract_features.define_flags(values)
+    values(["extract_features", *arguments, *(f"--{name}={value}" for name, value in options.items())])
+    return values
+
+
+def run(*arguments, **options):
+    extract_features.run(values_of(*arguments, **{"max_seq_length": 16, **options}))
+
+
+def read_json(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_parquet(path):
+    table = pyarrow.parquet.read_table(path)
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def original(checkpoint, layers):
+    """What the original writes of the texts, which it computes one by one, with its order of keys."""
+    extractor = BertFeatureExtractor.from_checkpoint(checkpoint, sequence_length=16)
+    vocabulary = extractor.preprocessor.tokenizer.vocabulary
+    objects = []
+    for number, (a, b) in enumerate(zip(TEXTS, PAIRS, strict=True)):
+        ids = extractor.preprocessor(([a], [b]) if b else [a])
+        of_encoder = extractor.encoder(ids, return_hidden_states=True)["hidden_states"][1:]
+        states = [np.array(of_encoder[layer])[0] for layer in layers]
+        features = [
+            {
+                "token": vocabulary[i],
+                "layers": [
+                    {"index": layer, "values": [round(float(x), 6) for x in state[place]]}
+                    for layer, state in zip(layers, states, strict=True)
+                ],
+            }
+            for place, i in enumerate(ids["token_ids"].numpy()[0])
+        ]
+        objects.append({"linex_index": number, "features": features})
+    return objects
+
+
+def without_values(objects):
+    """The same as JSON, with the number of values instead of these."""
+
+    def shortened(part):
+        return {**part, "values": len(part["values"])} if "values" in part else part
+
+    return json.dumps(json.loads(json.dumps(objects), object_hook=shortened))
+
+
+def values_in(objects):
+    return [layer["values"] for row in objects for token in row["features"] for layer in token["layers"]]
+
+
+def test_json_lines_are_the_originals(checkpoint, source, tmp_path, capsys):
+    run(checkpoint=checkpoint, input=source, output=tmp_path / "out.jsonl", batch_size=2)
+    found, expected = read_json(tmp_path / "out.jsonl"), original(checkpoint, [-1, -2, -3, -4])
+    assert without_values(found) == without_values(expected)
+    np.testing.assert_allclose(values_in(found), values_in(expected), atol=1e-5)
+    assert all(value == round(value, 6) for values in values_in(found) for value in values)
+    assert [len(row["features"]) for row in found] == [8, 2, 10, 11, 2]
+    assert capsys.readouterr().err == f"features of 5 texts written to {tmp_path / 'out.jsonl'}\n"
+
+
+def test_the_tokens_are_the_goldens(shared, tmp_path):
+    vocabulary = load_vocabulary(shared / "data" / "vocab" / "bert-base-uncased-vocab.txt")
+    encoder = toy_encoder(vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=1, max_position_embeddings=128)
+    checkpoint = encoder.save_checkpoint(tmp_path / "model", BertTokenizer(vocabulary, lower_case=True))
+    golden = shared / "golden" / "tokenizer" / "pair_packing_uncased.jsonl"
+    rows = [json.loads(line) for line in golden.read_bytes().split(b"\n") if line]
+    for length in (8, 16, 48, 128):
+        # A line cannot say that the first text of a pair is empty.
+        of_length = [row for row in rows if row["max_seq_length"] == length and row["text_a"].strip()]
+        texts = [f"{row['text_a']} ||| {row['text_b']}" if row["text_b"] else row["text_a"] for row in of_length]
+        (tmp_path / "in.txt").write_text("\n".join(texts))
+        output = tmp_path / f"{length}.jsonl"
+        run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=output, layers="-1", max_seq_length=length)
+        expected = [[vocabulary[i] for i in row["input_ids"][: sum(row["input_mask"])]] for row in of_length]
+        assert [[token["token"] for token in row["features"]] for row in read_json(output)] == expected
+        assert len(expected) > 20
+
+
+def test_parquet_holds_the_same(checkpoint, source, tmp_path):
+    for name in ("out.jsonl", "out.parquet"):
+        run(checkpoint=checkpoint, input=source, output=tmp_path / name, layers="-1,0")
+    objects, table = read_json(tmp_path / "out.jsonl"), read_parquet(tmp_path / "out.parquet")
+    tokens = [(row["linex_index"] + 1, place, token) for row in objects for place, token in enumerate(row["features"])]
+    assert list(table) == ["line", "position", "token", "layer_-1", "layer_0"]
+    assert table["line"] == [line for line, _, _ in tokens]
+    assert table["position"] == [place for _, place, _ in tokens]
+    assert table["token"] == [token["token"] for _, _, token in tokens]
+    for place, name in enumerate(("layer_-1", "layer_0")):
+        expected = [token["layers"][place]["values"] for _, _, token in tokens]
+        np.testing.assert_allclose(table[name], expected, atol=1e-6)
+    settings = json.loads(pyarrow.parquet.read_schema(tmp_path / "out.parquet").metadata[b"keras_bert"])
+    assert settings["model"] == str(checkpoint)
+    assert (settings["layers"], settings["unit"], settings["max_seq_length"]) == ([-1, 0], "pieces", 16)
+
+
+@pytest.mark.parametrize("pieces_of_word", ["first", "mean"])
+def test_words(checkpoint, source, tmp_path, pieces_of_word):
+    options = {"unit": "words", "pieces_of_word": pieces_of_word, "combine": "concat", "layers": "-1,1"}
+    run(checkpoint=checkpoint, input=source, output=tmp_path / "out.parquet", **options)
+    table = read_parquet(tmp_path / "out.parquet")
+    extractor = BertFeatureExtractor.from_checkpoint(checkpoint, [-1, 1], sequence_length=16)
+    expected = extractor.extract((TEXTS, PAIRS), "words", pieces_of_word)
+    assert table["word"] == [word for of_text in expected for word in of_text.names]
+    assert table["line"] == [line for line, of_text in enumerate(expected, start=1) for _ in of_text.names]
+    assert table["number"] == [number for of_text in expected for number in of_text.numbers]
+    np.testing.assert_allclose(table["vector"], np.concatenate([of_text.vectors for of_text in expected]), atol=1e-6)
+    assert len(table["word"]) > 12
+
+
+@pytest.mark.parametrize("combine", ["stack", "concat", "sum", "mean"])
+def test_texts(checkpoint, source, tmp_path, combine):
+    options = {"unit": "text", "layers": "-1,-2", "combine": combine, "pooling": "max"}
+    run("--nonormalize", checkpoint=checkpoint, input=source, output=tmp_path / "out.parquet", **options)
+    table = read_parquet(tmp_path / "out.parquet")
+    arguments = {"combine": combine, "pooling": "max", "normalize": False, "sequence_length": 16}
+    expected = BertFeatureExtractor.from_checkpoint(checkpoint, [-1, -2], **arguments).embed((TEXTS, PAIRS))
+    assert table.pop("line") == [1, 2, 3, 4, 5]
+    assert list(table) == (["layer_-1", "layer_-2"] if combine == "stack" else ["vector"])
+    found = np.stack([*table.values()], axis=1) if combine == "stack" else table["vector"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_texts_have_the_last_layer_and_length_one_by_default(checkpoint, source, tmp_path):
+    run(checkpoint=checkpoint, input=source, output=tmp_path / "out.jsonl", unit="text", dtype="bfloat16")
+    rows = read_json(tmp_path / "out.jsonl")
+    assert [[layer["index"] for layer in row["layers"]] for row in rows] == [[-1]] * 5
+    expected = BertFeatureExtractor.from_checkpoint(checkpoint, sequence_length=16).embed((TEXTS, PAIRS))
+    np.testing.assert_allclose([row["layers"][0]["values"] for row in rows], expected, atol=0.02)
+
+
+def test_columns(checkpoint, tmp_path):
+    rows = zip(TEXTS, PAIRS, strict=True)
+    (tmp_path / "in.tsv").write_text("id\tq\ta\n" + "".join(f"7\t{a}\t{b}\n" for a, b in rows))
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n\n" for text in TEXTS))
+    options = {"checkpoint": checkpoint, "unit": "text"}
+    pairs = {"text_a_column": "q", "text_b_column": "a"}
+    run(input=tmp_path / "in.tsv", output=tmp_path / "pairs.parquet", **options, **pairs)
+    run(input=tmp_path / "in.tsv", output=tmp_path / "single.parquet", **options, text_column="q")
+    run(input=tmp_path / "in.jsonl", output=tmp_path / "json.parquet", **options)
+    tables = [read_parquet(tmp_path / f"{name}.parquet") for name in ("pairs", "single", "json")]
+    assert [table["line"] for table in tables] == [[2, 3, 4, 5, 6], [2, 3, 4, 5, 6], [1, 3, 5, 7, 9]]
+    extractor = BertFeatureExtractor.from_checkpoint(checkpoint, sequence_length=16)
+    expected = [extractor.embed((TEXTS, PAIRS)), extractor.embed(TEXTS), extractor.embed(TEXTS)]
+    for table, vectors in zip(tables, expected, strict=True):
+        np.testing.assert_allclose(table["layer_-1"], vectors, atol=1e-6)
+
+
+def test_chunks_make_no_difference(checkpoint, tmp_path, monkeypatch):
+    texts = toy_reviews(40)[0]
+    (tmp_path / "in.txt").write_text("\n".join(texts))
+    options = {"checkpoint": checkpoint, "input": tmp_path / "in.txt", "layers": "-1"}
+    run(output=tmp_path / "whole.parquet", **options)
+    monkeypatch.setattr(extract_features, "_MOST_NUMBERS", 16 * 16 * 7)  # tokens, hidden size, texts
+    run(output=tmp_path / "parts.parquet", **options, batch_size=3)
+    whole, parts = (pyarrow.parquet.ParquetFile(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
+    assert (whole.num_row_groups, parts.num_row_groups) == (1, 6)
+    whole, parts = (read_parquet(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
+    np.testing.assert_allclose(parts.pop("layer_-1"), whole.pop("layer_-1"), atol=1e-6)
+    assert parts == whole
+
+
+@pytest.mark.parametrize("unit, numbers", [("pieces", [3, 16, 16]), ("words", [1, 14, 13])])
+def test_long_texts_are_counted(checkpoint, tmp_path, capsys, unit, numbers):
+    (tmp_path / "in.txt").write_text(f"good\n{'bad ' * 100_000}\n{'good ' * 9} ||| {'bad ' * 9}\n")
+    run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl", layers="-1", unit=unit)
+    assert capsys.readouterr().err.endswith("; 2 of them truncated to 16 pieces\n")
+    assert [len(row["features"]) for row in read_json(tmp_path / "out.jsonl")] == numbers
+
+
+# What is refused.
+
+
+def test_bad_rows_are_named_or_skipped(checkpoint, tmp_path, capsys):
+    (tmp_path / "in.txt").write_bytes(b"good\n\xc3(\nbad\n")
+    with pytest.raises(BadRowError, match=r"in\.txt, line 2: is not UTF-8: byte 1"):
+        run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+    run("--skip_bad_rows", checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl")
+    assert [row["linex_index"] for row in read_json(tmp_path / "out.jsonl")] == [0, 2]
+    assert capsys.readouterr().err.endswith("; 1 bad row skipped\n")
+
+
+def test_a_file_without_rows(checkpoint, tmp_path):
+    (tmp_path / "in.txt").touch()
+    for name in ("out.jsonl", "out.parquet"):
+        with pytest.raises(ValueError, match=r"in\.txt has no rows"):
+            run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_no_output_is_overwritten(checkpoint, source, tmp_path):
+    for name in ("out.jsonl", "out.parquet"):
+        (tmp_path / name).write_text("before")
+        with pytest.raises(FileExistsError, match=r"exists; give another name, or --overwrite"):
+            run(checkpoint=checkpoint, input=source, output=tmp_path / name)
+        assert (tmp_path / name).read_text() == "before"
+        run("--overwrite", checkpoint=checkpoint, input=source, output=tmp_path / name, unit="text")
+        assert (tmp_path / name).read_bytes() != b"before"
+    with pytest.raises(ValueError, match="are the same file"):
+        run("--overwrite", checkpoint=checkpoint, input=source, output=source, format="jsonl")
+    with pytest.raises(ValueError, match="is a folder"):
+        run(checkpoint=checkpoint, input=source, output=tmp_path)
+    assert source.read_text() == "\n".join(LINES) + "\n"
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
+def test_an_interrupted_run_leaves_nothing(checkpoint, source, tmp_path, name, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BertFeatureExtractor, "extract", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=checkpoint, input=source, output=tmp_path / name)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"input": "nowhere.txt"}, r"--input=nowhere\.txt is no file"),
+        ({"output": "out.npy"}, r"the format of out\.npy .* give --format"),
+        ({"output": "out.parquet.gz"}, r"leave out \.gz"),
+        ({"combine": "sum"}, "--combine and --vector_dtype are for Parquet"),
+        ({"vector_dtype": "float16"}, "--combine and --vector_dtype are for Parquet"),
+        ({"text_column": "text"}, r"a \.txt file has no columns"),
+        ({"layers": "-1,last"}, "whole numbers with commas between them, got '-1,last'"),
+        ({"layers": "-6"}, r"from 0 \(the embeddings\) to 4 .* to -5; got -6"),
+        ({"layers": ""}, "at least one number"),
+        ({"max_seq_length": 64}, "sequence_length=64 is beyond the encoder's 32 positions"),
+        ({"input_format": "csv", "text_a_column": "a"}, "either --text_column, or --text_a_column and --text_b_column"),
+        ({"input_format": "csv"}, "has no column 'text'"),
+    ],
+)
+def test_what_cannot_be_asked_for(checkpoint, source, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        run(**{"checkpoint": checkpoint, "input": source, "output": "out.jsonl", **options})
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--checkpoint=a", "--preset=b"], ["--checkpoint=a", "--unit=letters"]])
+def test_flags_that_cannot_be(arguments):
+    with pytest.raises(flags.IllegalFlagValueError):
+        values_of(*arguments, "--input=a", "--output=b")
+
+
+@pytest.mark.slow
+def test_the_program(checkpoint, tmp_path):
+    generator = random.Random(0)
+    lines = [" ".join(generator.choices(["good", "bad", "film"], k=generator.randrange(9))) for _ in range(50)]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "tools.extract_features", f"--checkpoint={checkpoint}", "--max_seq_length=16"]
+    command += [f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out.parquet'}", "--progress=on"]
+    answer = run_forked(command, cwd=ROOT)
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert answer.stderr.splitlines()[-1] == f"features of 50 texts written to {tmp_path / 'out.parquet'}"
+    assert "50/50" in answer.stderr
+    assert len(read_parquet(tmp_path / "out.parquet")["token"]) == sum(len(line.split()) + 2 for line in lines)
+    answer = run_forked(command, cwd=ROOT)
+    assert answer.returncode == 1
+    assert answer.stderr.splitlines()[-1].startswith("tools.extract_features: --output=")
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,136 @@
+"""Lines are parted as the original parts them, and what is no number is not written."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from keras_bert.data.bad_rows import BadRowError, BadRows
+from keras_bert.models.feature_extractor import TextFeatures
+from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, pair_of_line, read_texts
+
+VECTORS = np.arange(24, dtype="float32").reshape([3, 2, 4]) / 7  # of three units, two layers
+FEATURES = [
+    TextFeatures(["a", "b"], np.array([0, 2], "int32"), VECTORS[:2]),
+    TextFeatures([], np.array([], "int32"), VECTORS[:0]),
+    TextFeatures(["ü\u2028"], np.array([0], "int32"), VECTORS[2:]),
+]
+
+
+def original_pair(line):
+    """What google-research/bert's reader makes of a line."""
+    line = line.strip()
+    match = re.match(r"^(.*) \|\|\| (.*)$", line)
+    return (line, "") if match is None else match.groups()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", " ", "a", "a ||| b", "a ||| b ||| c", "a ||| ||| b", " ||| b", "a ||| ", "|||", "a|||b", "a |||b", "a\t||| b",
+     "\u00a0a ||| b\u3000", " ||| ||| ", "a |||  ||| b", "||| ||| |||", "a\rb ||| c\u2028d ||| e"],
+)  # fmt: skip
+def test_pairs_are_parted_as_by_the_original(line):
+    assert pair_of_line(line) == original_pair(line)
+
+
+def test_texts_are_read_with_their_lines(tmp_path):
+    (tmp_path / "in.txt").write_bytes("\ufeffa ||| b\r\n\nü".encode())
+    assert [(row.line, row.texts) for row in read_texts(tmp_path / "in.txt", "txt", [], BadRows())] == [
+        (1, ("a", "b")),
+        (2, ("", "")),
+        (3, ("ü", "")),
+    ]
+    (tmp_path / "in.csv").write_text('id,q,a\n1,"x\ny ||| z",b\n2,,\n')
+    assert [(row.line, row.texts) for row in read_texts(tmp_path / "in.csv", "csv", ["q", "a"], BadRows())] == [
+        (2, ("x\ny ||| z", "b")),
+        (4, ("", "")),
+    ]
+    (tmp_path / "bad.txt").write_bytes(b"a\n\xff\nb")
+    with pytest.raises(BadRowError, match=r"bad\.txt, line 2: is not UTF-8: byte 1"):
+        list(read_texts(tmp_path / "bad.txt", "txt", [], BadRows()))
+
+
+def test_json_lines_of_units(tmp_path):
+    with open_json_lines(tmp_path / "out.jsonl", "words", [-1, 0]) as write:
+        write([1, 2], FEATURES[:2])
+        write([7], FEATURES[2:])
+    assert (tmp_path / "out.jsonl").read_text().splitlines() == [
+        '{"linex_index": 0, "features": [{"token": "a", "layers": [{"index": -1, "values": [0.0, 0.142857, 0.285714, '
+        '0.428571]}, {"index": 0, "values": [0.571429, 0.714286, 0.857143, 1.0]}]}, {"token": "b", "layers": '
+        '[{"index": -1, "values": [1.142857, 1.285714, 1.428571, 1.571429]}, {"index": 0, "values": [1.714286, '
+        "1.857143, 2.0, 2.142857]}]}]}",
+        '{"linex_index": 1, "features": []}',
+        '{"linex_index": 6, "features": [{"token": "\\u00fc\\u2028", "layers": [{"index": -1, "values": [2.285714, '
+        '2.428571, 2.571429, 2.714286]}, {"index": 0, "values": [2.857143, 3.0, 3.142857, 3.285714]}]}]}',
+    ]
+
+
+def test_json_lines_of_texts(tmp_path):
+    with open_json_lines(tmp_path / "out.jsonl", "text", [3]) as write:
+        write([5], VECTORS[:1, :1])
+    row = {"linex_index": 4, "layers": [{"index": 3, "values": [0.0, 0.142857, 0.285714, 0.428571]}]}
+    assert (tmp_path / "out.jsonl").read_text() == json.dumps(row) + "\n"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_parquet_of_units(tmp_path, dtype):
+    with open_parquet(tmp_path / "out.parquet", "words", {"layer_-1": 4, "layer_0": 4}, dtype, {"a": 1}) as write:
+        write([1, 2], FEATURES[:2])
+        write([3], FEATURES[1:2])  # without any row
+        write([7], FEATURES[2:])
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    element = {"float32": "float", "float16": "halffloat"}[dtype]
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "line": "int64",
+        "number": "int32",
+        "word": "string",
+        "layer_-1": f"fixed_size_list<element: {element}>[4]",
+        "layer_0": f"fixed_size_list<element: {element}>[4]",
+    }
+    assert table["line"].to_pylist() == [1, 1, 7]
+    assert table["number"].to_pylist() == [0, 2, 0]
+    assert table["word"].to_pylist() == ["a", "b", "ü\u2028"]
+    for place, name in enumerate(("layer_-1", "layer_0")):
+        np.testing.assert_array_equal(table[name].to_pylist(), VECTORS[:, place].astype(dtype))
+    assert json.loads(table.schema.metadata[b"keras_bert"]) == {"a": 1}
+
+
+def test_parquet_of_texts(tmp_path):
+    with open_parquet(tmp_path / "out.parquet", "text", {"vector": 4}, "float32", {}) as write:
+        write([1, 3], VECTORS[:2, 0])
+        write([4], VECTORS[2:, 0])
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["line", "vector"]
+    assert table["line"].to_pylist() == [1, 3, 4]
+    np.testing.assert_array_equal(table["vector"].to_pylist(), VECTORS[:, 0])
+    assert pyarrow.parquet.ParquetFile(tmp_path / "out.parquet").num_row_groups == 2
+
+
+def test_what_is_no_number_is_not_written(tmp_path):
+    broken = VECTORS.copy()
+    broken[1, 0, 2] = np.nan
+    with (
+        pytest.raises(ValueError, match="line 8: its features are not finite in float32"),
+        open_json_lines(tmp_path / "out.jsonl", "text", [-1, 0]) as write,
+    ):
+        write([7, 8, 9], broken)
+    columns = {"layer_-1": 4, "layer_0": 4}
+    with (
+        pytest.raises(ValueError, match="line 8: its features are not finite in float16"),
+        open_parquet(tmp_path / "out.parquet", "text", columns, "float16", {}) as write,
+    ):
+        write([7, 8, 9], np.where(np.isnan(broken), 1e5, broken))
+    assert not list(tmp_path.iterdir())
+    with open_parquet(tmp_path / "out.parquet", "text", columns, "float32", {}) as write:
+        write([7, 8, 9], np.where(np.isnan(broken), 1e5, broken))
+    with pytest.raises(FileExistsError), open_parquet(tmp_path / "out.parquet", "text", columns, "float32", {}):
+        pass
+
+
+def test_pyarrow_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"Parquet needs pyarrow: pip install 'keras-bert-zoo\[features\]'"):
+        import_pyarrow()
