@@ -130,6 +130,7 @@ def encoder_arguments_from_flags(values, vocab_size):
     if values.init_checkpoint:
         source = values.init_checkpoint
         sizes = dict(read_checkpoint(resolve_checkpoint(source)).encoder_arguments)
+        sizes.pop("attention_direction", None)  # the objective says it
     elif values.bert_config_file:
         source = values.bert_config_file
         sizes = read_bert_config(Path(source))

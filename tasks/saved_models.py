@@ -106,15 +106,7 @@ def best_model(run_dir):
 
     Returns:
         Path.
-
-    Raises:
-        FileNotFoundError: if the run left no checkpoint, as the pre-training of a language model does.
     """
     results = json.loads((run_dir / RESULTS_NAME).read_text(encoding="utf-8"))
     trial = trial_folder(run_dir, results["best"]) if "best" in results else run_dir
-    if not (trial / MODEL_FOLDER).is_dir():
-        raise FileNotFoundError(
-            f"the run in {run_dir} has no folder {MODEL_FOLDER}: a model that reads in one direction is {run_dir}/"
-            "model.keras, for keras.saving.load_model, and no checkpoint to begin with"
-        )
     return trial / MODEL_FOLDER

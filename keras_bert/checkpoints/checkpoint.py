@@ -15,7 +15,8 @@ class Checkpoint:
     Args:
         source: str, "hugging_face" or "google_bert".
         path: Path of the weights: the safetensors file, its index, or the TF1 prefix.
-        encoder_arguments: dict, constructor arguments of the encoder.
+        encoder_arguments: dict, constructor arguments of the encoder; `attention_direction` is among them unless it is
+            bidirectional.
         classifier_arguments: dict or None: `num_labels` int, `label_names` list of str or None, `problem_type` str or
             None ("regression", "single_label_classification" or "multi_label_classification", as Hugging Face calls
             them), `classifier_dropout` float. None where the file holds no head of a classifier, be it of texts, of

@@ -1,8 +1,9 @@
 """Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes  # noqa: F401  gives NumPy the type "bfloat16", which safetensors asks it for
 import numpy as np
@@ -11,8 +12,11 @@ from safetensors import SafetensorError, safe_open
 from keras_bert.checkpoints.checkpoint import Checkpoint
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
 from keras_bert.checkpoints.layout import (
+    BIDIRECTIONAL,
     CHOICE_HEAD,
     CLASSIFIER_HEAD,
+    LEFT_TO_RIGHT,
+    RIGHT_TO_LEFT,
     TOKEN_HEAD,
     expected_classifier_shapes,
     expected_encoder_shapes,
@@ -32,6 +36,11 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
+MODEL_TYPE = "bert"
+# Of a folder whose encoder their library has no class for. It does not know the name, and refuses such a folder; under
+# "bert" it would take the weights for those of a bidirectional encoder. (Asked for its BERT by name, it warns and goes
+# on, and finds no tensor that it knows: the names of the encoder's begin with its direction.)
+OWN_MODEL_TYPE = "keras_bert"
 # Their models with a layer `classifier`, and the head that it is here.
 CLASSIFIER_HEADS = {
     "BertForSequenceClassification": CLASSIFIER_HEAD,
@@ -77,11 +86,12 @@ def find_hugging_face_weights(path: Path) -> Path | None:
 
 
 def read_hugging_face(weights: Path) -> Checkpoint:
-    """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
+    """Reads a BERT that Hugging Face's library or our writer has written (the model of arXiv 1810.04805).
 
     The head of a classifier is read where `config.json` names an architecture of `CLASSIFIER_HEADS`, those of
     pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
-    without a pooler (for tokens, for question answering) are read without it.
+    without a pooler (for tokens, for question answering) are read without it. The `attention_direction` of a folder of
+    ours is among the encoder's arguments unless it is bidirectional.
 
     Args:
         weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
@@ -105,10 +115,12 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     config = read_json(config_path)
     _check_is_bert_encoder(config, config_path)
     arguments = encoder_arguments(config, config_path, ACTIVATIONS)
+    if config["model_type"] == OWN_MODEL_TYPE:
+        arguments |= read_direction(config, config_path)
     vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _tokenizer_settings(folder)
     with _open_weights(weights) as tensors:
-        pieces = hugging_face_pieces(arguments["num_hidden_layers"], tensors.entries.keys())
+        pieces = hugging_face_pieces(arguments, tensors.entries.keys())
         shapes = expected_encoder_shapes(arguments)
         classifier = None
         head = next(
@@ -142,26 +154,62 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     )
 
 
-def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[str, Piece]:
+def hugging_face_pieces(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, Piece]:
     """Where an encoder's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
 
     Args:
-        num_hidden_layers: int, number of transformer blocks.
-        names: collection of str, the names that the file holds; they decide about the prefix `bert.` and about old
-            files' names of the layer norm (`gamma`, `beta`).
+        arguments: mapping of the encoder's constructor arguments: `num_hidden_layers`, and `attention_direction`, which
+            is bidirectional if absent; others are not looked at. A direction is the prefix of the names.
+        names: collection of str, the names that the file holds; they decide about a bidirectional encoder's prefix
+            `bert.` and about old files' names of the layer norm (`gamma`, `beta`).
 
     Returns:
         A dict {our variable path: Piece}.
 
     Example:
 
-    >>> hugging_face_pieces(1, names=())["encoder/embeddings/layer_norm/gamma"].names
+    >>> hugging_face_pieces({"num_hidden_layers": 1}, names=())["encoder/embeddings/layer_norm/gamma"].names
     ('embeddings.LayerNorm.weight',)
+    >>> one_direction = {"num_hidden_layers": 1, "attention_direction": "left_to_right"}
+    >>> hugging_face_pieces(one_direction, names=())["encoder/pooler/bias"].names
+    ('left_to_right.pooler.dense.bias',)
     """
-    prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+    direction = arguments.get("attention_direction", BIDIRECTIONAL)
+    if direction == BIDIRECTIONAL:
+        prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+    else:
+        prefix = f"{direction}."
     return encoder_pieces(
-        num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
+        arguments["num_hidden_layers"],
+        lambda original: _name_in_file(prefix, original, names),
+        kernels_transposed=True,
     )
+
+
+def read_direction(config: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The encoder's argument `attention_direction`, checked (paper section 5.1 has an encoder from left to right).
+
+    Args:
+        config: mapping of the encoder's constructor arguments, or as read from a file.
+        path: Path of that file, for the message.
+
+    Returns:
+        A dict {"attention_direction": str}, or an empty one where it is bidirectional or absent.
+
+    Raises:
+        ValueError: if there is no such direction.
+
+    Example:
+
+    >>> read_direction({"attention_direction": "left_to_right"}, Path("config.json"))
+    {'attention_direction': 'left_to_right'}
+    """
+    direction, allowed = config.get("attention_direction", BIDIRECTIONAL), (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+    if direction not in allowed:
+        raise ValueError(
+            f"{path}: attention_direction must be one of {allowed}; found {direction!r}. Correct the field."
+        )
+    return {} if direction == BIDIRECTIONAL else {"attention_direction": direction}
 
 
 def classifier_pieces(head: str) -> dict[str, Piece]:
@@ -218,7 +266,7 @@ def _name_in_file(prefix, original, names):
 
 def _check_is_bert_encoder(config, path):
     model_type = config.get("model_type")
-    if model_type != "bert":
+    if model_type not in (MODEL_TYPE, OWN_MODEL_TYPE):
         raise ValueError(
             f"{path}: model_type must be 'bert'; found {model_type!r} (architectures {config.get('architectures')!r}). "
             "Only BERT itself can be read; if it is one whose old configuration lacks the field, add it."

@@ -1,4 +1,8 @@
-"""Writes a folder that Hugging Face's library reads, and our own reader: weights, configuration, tokenizer."""
+"""Writes a folder that Hugging Face's library reads, and our own reader: weights, configuration, tokenizer.
+
+An encoder of one direction is written in the same form, for our reader alone: their library has no such model, and
+refuses the folder by its `model_type` rather than take the weights for those of a bidirectional BERT.
+"""
 
 import contextlib
 import json
@@ -19,6 +23,8 @@ from keras_bert.checkpoints.hugging_face import (
     ACTIVATIONS,
     CLASSIFIER_HEADS,
     CONFIG_NAME,
+    MODEL_TYPE,
+    OWN_MODEL_TYPE,
     SPAN_ARCHITECTURE,
     SPAN_PIECES,
     TOKENIZER_CONFIG_NAME,
@@ -26,6 +32,7 @@ from keras_bert.checkpoints.hugging_face import (
     classifier_pieces,
     hugging_face_pieces,
     hugging_face_pretraining_pieces,
+    read_direction,
 )
 from keras_bert.checkpoints.layout import (
     CLASSIFIER_HEAD,
@@ -70,7 +77,8 @@ def write_hugging_face(
 
     Args:
         path: str or Path of the folder to write.
-        encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`; others are not looked at.
+        encoder_arguments: dict, constructor arguments of the encoder, as in a `Checkpoint`, `attention_direction` among
+            them; others are not looked at.
         arrays: dict {our variable path: float array}: the encoder's, which may lack the pooler where no head needs it,
             and those of the head of a classifier (of texts, tokens or choices), of the one for spans, or of the heads
             of pre-training.
@@ -109,7 +117,7 @@ def write_hugging_face(
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
     if dtype not in STORED_TYPES:
         raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
-    arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
+    arguments = _checked(encoder_arguments, path / CONFIG_NAME)
     architecture = _architecture(arrays, classifier_arguments)
     tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
     files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary, dtype))}
@@ -130,12 +138,16 @@ def write_hugging_face(
     return path
 
 
+def _checked(arguments, path):
+    return checked_encoder_arguments(arguments, path, ACTIVATIONS) | read_direction(arguments, path)
+
+
 def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype):
     """{name in the file: contiguous array}, after all arrays have been checked."""
     shapes = expected_encoder_shapes(arguments)
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
-    pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)
+    pieces = hugging_face_pieces(arguments, names=prefix)
     head = CLASSIFIER_HEADS.get(architecture)
     if head != CLASSIFIER_HEAD and not any(name in arrays for name in POOLER_PATHS):
         shapes = {name: shape for name, shape in shapes.items() if name not in POOLER_PATHS}
@@ -187,7 +199,7 @@ def _heads_of_pretraining(arrays):
 def _configuration(arguments, architecture, classifier_arguments, vocabulary, dtype):
     configuration = {
         "architectures": [architecture],
-        "model_type": "bert",
+        "model_type": OWN_MODEL_TYPE if "attention_direction" in arguments else MODEL_TYPE,
         "position_embedding_type": "absolute",
         "torch_dtype": dtype,
         **arguments,

@@ -10,6 +10,8 @@ import numpy as np
 
 # Heads with logits for labels: of a text, of each of its tokens, and the one of a choice.
 CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD = "logits", "token_logits", "choice_logits"
+# Values of the encoder's argument `attention_direction`.
+BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", "right_to_left"
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
 
 

@@ -367,7 +367,8 @@ class BertEncoder(keras.Model):
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
-        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read.
+        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read; the latter only
+        if the attention is bidirectional.
 
         Args:
             path: str or Path of the folder to write.
@@ -379,7 +380,7 @@ class BertEncoder(keras.Model):
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the attention is not bidirectional, the vocabulary is not the encoder's, or on another dtype.
+            ValueError: if the vocabulary is not the encoder's, or on another dtype.
         """
         from keras_bert.models.pretrained import write_checkpoint
 

@@ -6,8 +6,6 @@ import dataclasses
 import numpy as np
 from absl import logging
 
-from keras_bert.layers.attention_mask import BIDIRECTIONAL
-
 
 def tokenizer_of(checkpoint, vocabulary=None, lower_case=None):
     """The tokenizer that a checkpoint was trained with.
@@ -87,7 +85,7 @@ def without_head(checkpoint, head):
 def write_checkpoint(
     path, encoder, variables, tokenizer=None, classifier_arguments=None, dtype="float32", encoder_arguments=None
 ):
-    """Writes a model as a Hugging Face folder.
+    """Writes a model as a Hugging Face folder; with an encoder of one direction as one that only we read.
 
     Args:
         path: str or Path of the folder to write.
@@ -103,15 +101,10 @@ def write_checkpoint(
 
     Raises:
         FileExistsError: if there is something at `path`.
-        ValueError: if the encoder's attention has one direction, which such a folder cannot say, or on another dtype.
+        ValueError: if the vocabulary is not the encoder's, or on another dtype.
     """
     from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
 
-    if encoder.attention_direction != BIDIRECTIONAL:
-        raise ValueError(
-            f"a Hugging Face folder is that of a bidirectional encoder, and this one is {encoder.attention_direction}; "
-            "use `save`, which keeps everything"
-        )
     return write_hugging_face(
         path,
         {**encoder.get_config(), **(encoder_arguments or {})},

@@ -4,7 +4,7 @@ import keras
 from absl import logging
 from keras import ops
 
-from keras_bert.layers.attention_mask import LEFT_TO_RIGHT
+from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
@@ -218,7 +218,8 @@ class BertPretrainer(BertHead):
             likeliest first.
 
         Raises:
-            ValueError: if there is no preprocessor, or `top` is not from 1 to the size of the vocabulary.
+            ValueError: if there is no preprocessor, the encoder reads in one direction (where a word is predicted from
+                its neighbour's place), or `top` is not from 1 to the size of the vocabulary.
 
         Example:
 
@@ -258,7 +259,7 @@ class BertPretrainer(BertHead):
 
         Raises:
             FileExistsError: if there is something at `path`; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype or a `top` out of range.
+            ValueError: as `fill_masks`, or on an unknown dtype.
         """
         from keras_bert.data.columns import TEXT_COLUMNS
         from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
@@ -276,6 +277,11 @@ class BertPretrainer(BertHead):
 
     def _check_serving(self, top):
         self.require_preprocessor()
+        if self.encoder.attention_direction != BIDIRECTIONAL:
+            raise ValueError(
+                "masks are filled by a bidirectional encoder, which was trained to; this one is "
+                f"{self.encoder.attention_direction}"
+            )
         if not 1 <= top <= self.encoder.vocab_size:
             raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
 
@@ -289,7 +295,7 @@ class BertPretrainer(BertHead):
 
         Args:
             path: str or Path, as for `BertEncoder.from_checkpoint`.
-            next_sentence: bool; None is whether the checkpoint has a pooler.
+            next_sentence: bool; None is whether the checkpoint has a pooler and does not read from left to right.
             sequence_length: int. The longest text in tokens, with [CLS] and [SEP]; None is that of the model's
                 positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start at random.
@@ -305,9 +311,10 @@ class BertPretrainer(BertHead):
         from keras_bert.checkpoints.reader import read_checkpoint
 
         checkpoint = read_checkpoint(path)
-        if next_sentence is None:
-            next_sentence = "encoder/pooler/kernel" in checkpoint.arrays
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
+        if next_sentence is None:
+            has_pooler = "encoder/pooler/kernel" in checkpoint.arrays
+            next_sentence = has_pooler and encoder.attention_direction != LEFT_TO_RIGHT
         preprocessor = None
         if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
             preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)

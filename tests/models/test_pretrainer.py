@@ -214,6 +214,11 @@ def test_what_cannot_be_is_refused():
         BertPretrainer(toy_encoder(with_pooler=False))
     with pytest.raises(ValueError, match="sees nothing where the encoder reads from left to right"):
         BertPretrainer(toy_encoder(attention_direction="left_to_right"))
+    tokenizer = keras_bert.BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True)
+    preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=LENGTH)
+    one_way = BertPretrainer(toy_encoder(attention_direction="left_to_right"), False, preprocessor)
+    with pytest.raises(ValueError, match=r"filled by a bidirectional encoder, .* this one is left_to_right"):
+        one_way.fill_masks(["a [MASK]"])
     pretrainer = toy_pretrainer()
     inputs, labels = inputs_and_labels(tensors(random_instances(4)))
     with pytest.raises(ValueError, match="leave sample_weight out"):
