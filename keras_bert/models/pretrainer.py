@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.dense import Dense
+from keras_bert.layers.gather import gather_positions
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
@@ -51,7 +52,8 @@ class BertPretrainer(BertHead):
 
     Raises:
         ValueError: if next sentences are to be predicted by an encoder without a pooler, or by one that reads from left
-            to right, whose [CLS] sees nothing; or if the preprocessor does not fit.
+            to right, whose [CLS] sees nothing (paper, section 5.1: "LTR & No NSP"); or if the preprocessor does not
+            fit.
 
     Example:
 
@@ -343,28 +345,6 @@ def _check_takes_masks(preprocessor):
         )
     if preprocessor.long_texts != "truncate":
         raise ValueError(f"the preprocessor must truncate texts; it has long_texts={preprocessor.long_texts!r}")
-
-
-def gather_positions(hidden, positions):
-    """The vectors at some positions of each row.
-
-    Args:
-        hidden: float tensor [batch, length, size].
-        positions: int tensor [batch, number].
-
-    Returns:
-        float tensor [batch, number, size].
-
-    Example:
-
-    >>> gather_positions(np.arange(6.0).reshape([1, 3, 2]), np.array([[2, 0]])).numpy().tolist()
-    [[[4.0, 5.0], [0.0, 1.0]]]
-    """
-    batch, length, size = ops.shape(hidden)
-    # One gather of flat rows: its gradient is one scatter-add, and a position given twice counts twice.
-    rows = ops.cast(positions, "int32") + length * ops.arange(batch, dtype="int32")[:, None]
-    flat = ops.take(ops.reshape(hidden, (-1, size)), ops.reshape(rows, (-1,)), axis=0)
-    return ops.reshape(flat, (batch, ops.shape(positions)[1], size))
 
 
 def _of_term(name, outputs, labels):
