@@ -245,6 +245,10 @@ class BertEncoder(keras.Model):
             self.pooler.build(hidden_states_shape)
         self.built = True
 
+    def bert_encoders(self):
+        """list of the encoder itself: others are made of several."""
+        return [self]  # no property: Keras looks into those when it saves, and would come back here without end
+
     @property
     def transformer_blocks(self):
         """The transformer blocks, lowest first."""

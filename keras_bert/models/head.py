@@ -19,7 +19,7 @@ class BertHead(keras.Model):
     A subclass says what its losses are (`loss_terms`); Keras' loss is made from that.
 
     Args:
-        encoder: a `BertEncoder`.
+        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
         preprocessor: what makes ids of texts for this head, or None for a model that takes ids only.
         freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
             lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.

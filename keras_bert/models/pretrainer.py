@@ -76,6 +76,8 @@ class BertPretrainer(BertHead):
         trainable=True,
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        if not isinstance(encoder, BertEncoder):
+            raise ValueError(f"a BertEncoder is pre-trained, and what is made of several later; got {encoder!r}")
         if next_sentence and not encoder.with_pooler:
             raise ValueError(
                 "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or give "
