@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.composition import BERT, BILSTM, ONE_BERT, Composition, moved, read_composition
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
 from keras_bert.checkpoints.layout import (
     BIDIRECTIONAL,
@@ -19,9 +20,9 @@ from keras_bert.checkpoints.layout import (
     RIGHT_TO_LEFT,
     TOKEN_HEAD,
     expected_classifier_shapes,
-    expected_encoder_shapes,
     expected_pretraining_shapes,
     expected_span_shapes,
+    is_pooler,
 )
 from keras_bert.checkpoints.piece import (
     Piece,
@@ -37,9 +38,9 @@ INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 MODEL_TYPE = "bert"
-# Of a folder whose encoder their library has no class for. It does not know the name, and refuses such a folder; under
-# "bert" it would take the weights for those of a bidirectional encoder. (Asked for its BERT by name, it warns and goes
-# on, and finds no tensor that it knows: the names of the encoder's begin with its direction.)
+# Of a folder whose encoder their library has no class for: not one bidirectional BERT. It does not know the name, and
+# refuses such a folder; under "bert" it would take the weights for such a BERT's. (Asked for its BERT by name, it warns
+# and goes on, and finds no tensor that it knows: the names of the encoder's begin with its direction.)
 OWN_MODEL_TYPE = "keras_bert"
 # Their models with a layer `classifier`, and the head that it is here.
 CLASSIFIER_HEADS = {
@@ -51,6 +52,15 @@ SPAN_ARCHITECTURE = "BertForQuestionAnswering"
 SPAN_PIECES = {
     "spans/kernel": Piece(("qa_outputs.weight",), transposed=True),
     "spans/bias": Piece(("qa_outputs.bias",)),
+}
+BILSTM_PIECES = {
+    **{
+        f"encoder/bilstm/{lstm}/lstm_cell/{weight}": Piece((f"bilstm.{lstm}.{weight}",))
+        for lstm in ("forward", "backward")
+        for weight in ("kernel", "recurrent_kernel", "bias")
+    },
+    "encoder/bilstm_pooler/kernel": Piece(("bilstm.pooler.weight",), transposed=True),
+    "encoder/bilstm_pooler/bias": Piece(("bilstm.pooler.bias",)),
 }
 # Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
 ACTIVATIONS = {
@@ -90,8 +100,7 @@ def read_hugging_face(weights: Path) -> Checkpoint:
 
     The head of a classifier is read where `config.json` names an architecture of `CLASSIFIER_HEADS`, those of
     pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
-    without a pooler (for tokens, for question answering) are read without it. The `attention_direction` of a folder of
-    ours is among the encoder's arguments unless it is bidirectional.
+    without a pooler (for tokens, for question answering) are read without it.
 
     Args:
         weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
@@ -114,14 +123,15 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     config_path = folder / CONFIG_NAME
     config = read_json(config_path)
     _check_is_bert_encoder(config, config_path)
-    arguments = encoder_arguments(config, config_path, ACTIVATIONS)
+    arguments, composition = encoder_arguments(config, config_path, ACTIVATIONS), ONE_BERT
     if config["model_type"] == OWN_MODEL_TYPE:
         arguments |= read_direction(config, config_path)
+        composition = read_composition(config, config_path)
     vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _tokenizer_settings(folder)
     with _open_weights(weights) as tensors:
-        pieces = hugging_face_pieces(arguments, tensors.entries.keys())
-        shapes = expected_encoder_shapes(arguments)
+        pieces = pieces_of_composition(composition, arguments, tensors.entries.keys())
+        shapes, width = composition.shapes(arguments), composition.head_width(arguments["hidden_size"])
         classifier = None
         head = next(
             (CLASSIFIER_HEADS[name] for name in config.get("architectures") or [] if name in CLASSIFIER_HEADS), None
@@ -134,10 +144,10 @@ def read_hugging_face(weights: Path) -> Checkpoint:
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
             pieces |= classifier_pieces(head)
-            shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"], head)
+            shapes |= expected_classifier_shapes(width, classifier["num_labels"], head)
         pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
         pieces |= pieces_of_head(SPAN_PIECES, tensors.entries.keys())
-        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
+        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(width)
         arrays = tensors.assemble(pieces, shapes)
     used = {name for piece in pieces.values() for name in piece.names}
     return Checkpoint(
@@ -151,38 +161,82 @@ def read_hugging_face(weights: Path) -> Checkpoint:
         lower_case=lower_case,
         strip_accents=strip_accents,
         unused=tuple(sorted(tensors.entries.keys() - used)),
+        composition=composition,
     )
 
 
-def hugging_face_pieces(arguments: Mapping[str, Any], names: Collection[str]) -> dict[str, Piece]:
-    """Where an encoder's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
+def pieces_of_composition(
+    composition: Composition, arguments: Mapping[str, Any], names: Collection[str]
+) -> dict[str, Piece]:
+    """Where the variables of an encoder stand in a safetensors file, whatever it is made of (source: none in BERT).
 
     Args:
-        arguments: mapping of the encoder's constructor arguments: `num_hidden_layers`, and `attention_direction`, which
-            is bidirectional if absent; others are not looked at. A direction is the prefix of the names.
-        names: collection of str, the names that the file holds; they decide about a bidirectional encoder's prefix
-            `bert.` and about old files' names of the layer norm (`gamma`, `beta`).
+        composition: Composition of the encoder.
+        arguments: mapping of a BERT's constructor arguments, `num_hidden_layers` and `attention_direction` among them.
+        names: collection of str, the names that the file holds, as for `hugging_face_pieces`.
 
     Returns:
         A dict {our variable path: Piece}.
 
     Example:
 
-    >>> hugging_face_pieces({"num_hidden_layers": 1}, names=())["encoder/embeddings/layer_norm/gamma"].names
-    ('embeddings.LayerNorm.weight',)
-    >>> one_direction = {"num_hidden_layers": 1, "attention_direction": "left_to_right"}
-    >>> hugging_face_pieces(one_direction, names=())["encoder/pooler/bias"].names
+    >>> left_to_right = {"num_hidden_layers": 1, "attention_direction": "left_to_right"}
+    >>> pieces_of_composition(ONE_BERT, left_to_right, names=())["encoder/pooler/bias"].names
     ('left_to_right.pooler.dense.bias',)
     """
-    direction = arguments.get("attention_direction", BIDIRECTIONAL)
-    if direction == BIDIRECTIONAL:
+    layers = arguments["num_hidden_layers"]
+    if is_one_bert(composition, arguments):
+        return hugging_face_pieces(layers, names)
+    pieces = {}
+    for direction, folder in composition.folders(arguments).items():
+        of_part = hugging_face_pieces(layers, names, prefix=f"{direction}.")
+        pieces |= {moved(path, folder): piece for path, piece in of_part.items()}
+    if composition.kind == BILSTM:
+        pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)} | BILSTM_PIECES
+    return pieces
+
+
+def is_one_bert(composition: Composition, arguments: Mapping[str, Any]) -> bool:
+    """Whether an encoder is one bidirectional BERT, the only one that Hugging Face's library knows.
+
+    Source: none in BERT.
+
+    Args:
+        composition: Composition of the encoder.
+        arguments: mapping of a BERT's constructor arguments, of which `attention_direction` is looked at.
+
+    Returns:
+        bool.
+
+    Example:
+
+    >>> is_one_bert(ONE_BERT, {"attention_direction": "left_to_right"})
+    False
+    """
+    return composition.kind == BERT and arguments.get("attention_direction", BIDIRECTIONAL) == BIDIRECTIONAL
+
+
+def hugging_face_pieces(num_hidden_layers: int, names: Collection[str], prefix: str | None = None) -> dict[str, Piece]:
+    """Where a BERT's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
+
+    Args:
+        num_hidden_layers: int, number of transformer blocks.
+        names: collection of str, the names that the file holds; they decide about old files' names of the layer norm
+            (`gamma`, `beta`), and about the prefix.
+        prefix: str, what stands before the names; None is `bert.` if any name begins so, else nothing.
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> hugging_face_pieces(1, names=())["encoder/embeddings/layer_norm/gamma"].names
+    ('embeddings.LayerNorm.weight',)
+    """
+    if prefix is None:
         prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
-    else:
-        prefix = f"{direction}."
     return encoder_pieces(
-        arguments["num_hidden_layers"],
-        lambda original: _name_in_file(prefix, original, names),
-        kernels_transposed=True,
+        num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
     )
 
 

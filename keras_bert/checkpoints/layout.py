@@ -15,6 +15,25 @@ BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", 
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
 
 
+def is_pooler(path: str) -> bool:
+    """Whether a variable is one of a pooler, which some checkpoints lack (those of heads that need none).
+
+    Source: none in BERT.
+
+    Args:
+        path: str.
+
+    Returns:
+        bool.
+
+    Example:
+
+    >>> is_pooler("encoder/left_to_right/pooler/bias")
+    True
+    """
+    return path.rpartition("/")[0].endswith("pooler")
+
+
 def fuse_query_key_value(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
     """Joins three projections into our one variable (`attention_layer` of google-research/bert `modeling.py`).
 

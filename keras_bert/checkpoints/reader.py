@@ -38,7 +38,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     ...              max_position_embeddings=6, type_vocab_size=2)
     >>> _ = (folder / "config.json").write_text(json.dumps({**sizes, "model_type": "bert", "hidden_act": "gelu"}))
     >>> _ = (folder / "vocab.txt").write_text("[PAD]\\n[UNK]\\nhello\\n")
-    >>> pieces, tensors = hugging_face_pieces(sizes, names=()), {}
+    >>> pieces, tensors = hugging_face_pieces(1, names=()), {}
     >>> for variable, piece in pieces.items():
     ...     for name, shape in piece.file_shapes(expected_encoder_shapes(sizes)[variable]).items():
     ...         tensors[name] = np.zeros(shape, np.float32)

@@ -346,9 +346,9 @@ class BertEncoder(keras.Model):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.models.pretrained import read_bert
 
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_bert(path)
         encoder = cls(**{**checkpoint.encoder_arguments, **kwargs})
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
         logging.info("%s", encoder.checkpoint_report)

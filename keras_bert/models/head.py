@@ -196,8 +196,8 @@ class BertHead(keras.Model):
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
-        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and, if the encoder's
-        attention is bidirectional, their library. It does not hold the preprocessor's lengths, freeze, seed and dtype.
+        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and, if the encoder is a
+        single bidirectional BERT, their library. It does not hold the preprocessor's lengths, freeze, seed and dtype.
 
         Args:
             path: str or Path of the folder to write.

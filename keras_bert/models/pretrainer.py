@@ -12,6 +12,7 @@ from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
+from keras_bert.models.pretrained import read_bert, tokenizer_of
 from keras_bert.models.weights import assign_arrays
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
@@ -312,9 +313,7 @@ class BertPretrainer(BertHead):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
-
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_bert(path)
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
         if next_sentence is None:
             has_pooler = "encoder/pooler/kernel" in checkpoint.arrays
@@ -330,7 +329,6 @@ class BertPretrainer(BertHead):
 
 def _preprocessor_of(checkpoint, sequence_length):
     """A preprocessor of a checkpoint's vocabulary that takes [MASK] in a text for the special token."""
-    from keras_bert.models.pretrained import tokenizer_of
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.text.tokenizer import BertTokenizer
 

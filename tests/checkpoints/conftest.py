@@ -32,7 +32,7 @@ class HuggingFaceFolder:
         self.config = {**SIZES, "model_type": "bert", "hidden_act": "gelu", "architectures": ["BertModel"]}
         self.tensors = {
             name: random.standard_normal(shape).astype(np.float32)
-            for variable, piece in hugging_face_pieces(SIZES, names=["bert."]).items()
+            for variable, piece in hugging_face_pieces(SIZES["num_hidden_layers"], names=["bert."]).items()
             for name, shape in piece.file_shapes(shapes[variable]).items()
         }
 

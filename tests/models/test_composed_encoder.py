@@ -224,3 +224,16 @@ def test_every_head_takes_it(kind):
 def test_it_is_called_on_ids(kind):
     with pytest.raises(ValueError, match="a model is called on ids"):
         make_encoder(kind)(["a text"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_classifier_is_served_as_it_predicts(tmp_path, kind):
+    classifier = BertClassifier(make_encoder(kind), ["negative", "positive"], toy_preprocessor(), seed=1)
+    texts, _ = toy_reviews(9)
+    expected = classifier.predict_probabilities(texts)
+    served = tf.saved_model.load(classifier.export(tmp_path / "1")).signatures["serving_default"]
+    np.testing.assert_allclose(served(text=tf.constant(texts))["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(served(text=tf.constant(texts[:1]))["probabilities"], expected[:1], atol=1e-5)
+    low = tf.saved_model.load(classifier.export(tmp_path / "2", dtype="bfloat16")).signatures["serving_default"]
+    np.testing.assert_allclose(low(text=tf.constant(texts))["probabilities"], expected, atol=0.05)
