@@ -192,6 +192,23 @@ def write_checkpoint(
     )
 
 
+def name_of_encoder(encoder):
+    """What an encoder is called where checkpoints are begun with another one.
+
+    Args:
+        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
+
+    Returns:
+        str, as `keras_bert.checkpoints.conversion.encoder_name` of its checkpoint gives.
+
+    Example:
+
+    >>> name_of_encoder(keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2))
+    'bidirectional'
+    """
+    return _composition_of(encoder).name(encoder.bert_encoders()[0].get_config())
+
+
 def _composition_of(encoder):
     if isinstance(encoder, BiLstmEncoder):
         return Composition(BILSTM, encoder.units)
