@@ -8,6 +8,7 @@ from pathlib import Path
 from absl import logging
 
 from keras_bert.data.batching import BatchPlan
+from keras_bert.models.pretrained import name_of_encoder
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.experiment import best_trial, run_trials, summarize_trials
 from keras_bert.training.optimizer import BertAdamW
@@ -16,7 +17,7 @@ from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import from_chief, is_chief
 from keras_bert.training.trainer import Trainer
 from tasks.interruption import stop_on_sigterm
-from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME, best_model, find_model, resolve_checkpoint
+from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME, best_model, find_model, resolve_checkpoints
 from tasks.training_input import check_training_input, describe_training_input, errors_of_service, training_input
 from tasks.workers import MAY_CHANGE, run_on_worker
 
@@ -61,6 +62,8 @@ def fine_tune_on_worker(
     precision,
     eval_batch_size,
     export_dtype,
+    encoder=None,
+    init_checkpoint_right_to_left=None,
     recompute=False,
     reinitialize_blocks=None,
     given=frozenset(),
@@ -82,6 +85,9 @@ def fine_tune_on_worker(
         precision: str. The dtype policy.
         eval_batch_size: int.
         export_dtype: str or None.
+        encoder: str or None, as for `keras_bert.models.pretrained.read_encoder`. Without training it must be that of
+            the model, if it is given.
+        init_checkpoint_right_to_left: str, Path or None. As `init_checkpoint`, for the second of two directions.
         recompute: bool, as for `BertEncoder`.
         reinitialize_blocks: int or None, how many of the highest blocks begin anew, with the pooler.
         given: names of the arguments that the user gave; without training the others are those of the run.
@@ -101,33 +107,33 @@ def fine_tune_on_worker(
     model_arguments = {"max_seq_length": max_seq_length, "precision": precision}
     results = {}
     if "train" in modes:
-        start = resolve_checkpoint(init_checkpoint)
         beginning = {
+            **resolve_checkpoints(init_checkpoint, init_checkpoint_right_to_left),
             **model_arguments,
+            "encoder": encoder,
             "freeze": freeze,
             "dropout": dropout,
             "reinitialize_blocks": reinitialize_blocks,
         }
-        make_model = functools.partial(begin_model, task, start, recompute=recompute, **beginning)
-        configuration = {"init_checkpoint": str(start), **beginning}
+        make_model = functools.partial(begin_model, task, recompute=recompute, **beginning)
         results = train_trials(
-            task, run_dir, make_model, configuration, strategy, learning_rates, seeds, eval_batch_size, **training
+            task, run_dir, make_model, beginning, strategy, learning_rates, seeds, eval_batch_size, **training
         )
         if writes:
             write_json(run_dir / RESULTS_NAME, results)
     if {"eval", "predict", "export"} & set(modes) and writes:
         results |= use_trained(
-            task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments
+            task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, encoder, given, **model_arguments
         )
     return results
 
 
-def begin_model(task, start, reinitialize_blocks, seed, **model_arguments):
+def begin_model(task, init_checkpoint, init_checkpoint_right_to_left, reinitialize_blocks, seed, **model_arguments):
     """A model as training begins with it.
 
     Args:
         task, reinitialize_blocks: as for `fine_tune_on_worker`.
-        start: Path of the weights to begin with.
+        init_checkpoint, init_checkpoint_right_to_left: as `resolve_checkpoints` gives them.
         seed: int. Of dropout and of the weights that begin anew.
         **model_arguments: further arguments of `task.make_model`.
 
@@ -137,7 +143,8 @@ def begin_model(task, start, reinitialize_blocks, seed, **model_arguments):
     Raises:
         ValueError: if it has not that many blocks.
     """
-    model = task.make_model(start, seed=seed, **model_arguments)
+    model_arguments |= {"seed": seed, "right_to_left": init_checkpoint_right_to_left}
+    model = task.make_model(init_checkpoint, **model_arguments)
     if reinitialize_blocks is not None:
         reinitialize_top_blocks(model.encoder, reinitialize_blocks, seed)
     return model
@@ -178,11 +185,16 @@ def train_trials(
     return summarize(task, configuration, trials)
 
 
-def use_trained(task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, given, **model_arguments):
+def use_trained(
+    task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, encoder, given, **model_arguments
+):
     """Evaluates, predicts and exports with the model of a run, or a checkpoint; arguments as for `fine_tune`.
 
     Returns:
         dict, as `use_model` gives.
+
+    Raises:
+        ValueError: if the model has another encoder than the one asked for.
     """
     if "train" in modes:
         folder = best_model(run_dir)
@@ -190,6 +202,11 @@ def use_trained(task, modes, run_dir, init_checkpoint, eval_batch_size, export_d
         folder, saved = find_model(task, run_dir, init_checkpoint)
         model_arguments |= {name: saved[name] for name in _OF_THE_MODEL if name in saved and name not in given}
     model = task.make_model(folder, trained=True, **model_arguments)
+    if encoder not in (None, name_of_encoder(model.encoder)):
+        raise ValueError(
+            f"{folder} has the encoder {name_of_encoder(model.encoder)!r}, and --encoder={encoder} is another: a model "
+            "is used with the encoder that it was trained with. Leave the flag out"
+        )
     return use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype)
 
 
@@ -376,8 +393,10 @@ def describe_start(model, configuration):
     new, reinitialized = list(model.checkpoint_report.random), configuration["reinitialize_blocks"]
     if reinitialized is not None:
         new.append(f"the pooler and the {reinitialized} highest blocks")
+    starts = [configuration["init_checkpoint"], configuration["init_checkpoint_right_to_left"]]
     return {
-        "init_checkpoint": f"weights only, from {configuration['init_checkpoint']}",
+        "encoder": name_of_encoder(model.encoder),
+        "init_checkpoint": f"weights only, from {' and '.join(filter(None, starts))}",
         "new weights": f"{', '.join(new)}; by the run's seed" if new else "none",
     }
 

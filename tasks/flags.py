@@ -13,6 +13,7 @@ from tasks.interruption import TERMINATED
 MODES = ("train", "eval", "predict", "export")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("bert", "linear")
+ENCODERS = ("left_to_right", "left_to_right_bilstm", "two_directions")
 
 
 def define_training_flags(schedule="bert"):
@@ -75,6 +76,20 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
     flags.DEFINE_string(
         "init_checkpoint", None, "Weights to begin with: a checkpoint, the folder of another run, or a preset's name."
     )
+    flags.DEFINE_enum(
+        "encoder",
+        None,
+        ENCODERS,
+        "Another encoder for the checkpoint's weights, as the paper compares them (section 5.1); default: its own. "
+        "Weights that were trained in both directions give a quick look, and no fair comparison.",
+    )
+    flags.DEFINE_string(
+        "init_checkpoint_right_to_left",
+        None,
+        "With --encoder=two_directions: weights of the one from right to left, where --init_checkpoint "
+        "has those of the other; default: the same ones, if trained in both directions.",
+    )
+    flags.register_multi_flags_validator(["encoder", "init_checkpoint_right_to_left"], _has_two_directions)
     flags.DEFINE_float("epochs", 3.0, "Passes over the training examples, more than 0.")
     flags.register_validator("epochs", lambda epochs: 0 < epochs < float("inf"), "must be more than 0")
     flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices together.", lower_bound=1)
@@ -140,6 +155,8 @@ def fine_tuning_arguments():
         **training,
         "modes": tuple(values.mode),
         "init_checkpoint": values.init_checkpoint,
+        "encoder": values.encoder,
+        "init_checkpoint_right_to_left": values.init_checkpoint_right_to_left,
         "learning_rates": rates,
         "seeds": [values.seed + restart for restart in range(values.restarts)],
         "max_seq_length": values.max_seq_length,
@@ -236,6 +253,12 @@ def _are_rates(rates):
         return False
     positive = numbers is not None and all(0 < number < float("inf") for number in numbers)
     return numbers is None or (bool(numbers) and positive and len(set(numbers)) == len(numbers))
+
+
+def _has_two_directions(values):
+    if values["init_checkpoint_right_to_left"] is not None and values["encoder"] != "two_directions":
+        raise flags.ValidationError("--init_checkpoint_right_to_left is for --encoder=two_directions")
+    return True
 
 
 def _is_service(values):

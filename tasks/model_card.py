@@ -23,10 +23,12 @@ def model_card(model, results, command=None):
         "",
         f"{encoder.num_hidden_layers} blocks, {encoder.hidden_size} wide, {encoder.num_attention_heads} heads, "
         f"{encoder.max_position_embeddings} positions; {encoder.count_params():,} parameters, and those of the heads "
-        f"of pre-training. {data['vocab_size']:,} wordpieces, {case}.",
+        f"of pre-training. {data['vocab_size']:,} wordpieces, {case}.{_describe_direction(encoder)}",
         "",
         "```python",
-        *_describe_use(encoder),
+        "import keras_bert",
+        "",
+        'classifier = keras_bert.BertClassifier.from_checkpoint("model", labels=["negative", "positive"])',
         "```",
         "",
         "## Training",
@@ -50,11 +52,11 @@ def model_card(model, results, command=None):
     return "\n".join(lines) + "\n"
 
 
-def _describe_use(encoder):
-    if encoder.attention_direction != BIDIRECTIONAL:
-        return ["import keras", "import keras_bert", "", 'pretrainer = keras.saving.load_model("model.keras")']
-    use = 'classifier = keras_bert.BertClassifier.from_checkpoint("model", labels=["negative", "positive"])'
-    return ["import keras_bert", "", use]
+def _describe_direction(encoder):
+    if encoder.attention_direction == BIDIRECTIONAL:
+        return ""
+    direction = encoder.attention_direction.replace("_", " ")
+    return f" Its attention goes {direction}, for which Hugging Face's library has no BERT: it refuses the folder."
 
 
 def _describe_data(data, objective):

@@ -135,13 +135,14 @@ def encoder_arguments_from_flags(values, vocab_size):
         FileNotFoundError, ValueError: if there is no such checkpoint or configuration, or it is of another vocabulary.
     """
     from keras_bert.checkpoints.google_bert import read_bert_config
-    from keras_bert.checkpoints.reader import read_checkpoint
     from keras_bert.models.encoder import ENCODER_SIZES
+    from keras_bert.models.pretrained import read_bert
     from tasks.saved_models import resolve_checkpoint
 
     if values.init_checkpoint:
         source = values.init_checkpoint
-        sizes = dict(read_checkpoint(resolve_checkpoint(source)).encoder_arguments)
+        sizes = dict(read_bert(resolve_checkpoint(source)).encoder_arguments)
+        sizes.pop("attention_direction", None)  # the objective says it
     elif values.bert_config_file:
         source = values.bert_config_file
         sizes = read_bert_config(Path(source))

@@ -26,7 +26,6 @@ from tasks.pretraining_input import held_out_batches, training_batches
 from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME
 from tasks.workers import MAY_CHANGE, run_on_worker
 
-KERAS_MODEL = "model.keras"
 DROPOUT_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -122,7 +121,8 @@ def pretrain_on_worker(
         encoder_arguments = {**encoder_arguments, **dict.fromkeys(DROPOUT_RATES, dropout)}
     with strategy.scope():
         model = make_model(encoder_arguments, init_checkpoint, recipe)
-    _check_can_be_written(model, checkpoint_dtype)
+    if checkpoint_dtype not in STORED_TYPES:
+        raise ValueError(f"checkpoint_dtype must be one of {STORED_TYPES}, got {checkpoint_dtype!r}")
     positions = model.encoder.max_position_embeddings
     _check_phases(phases, positions, number_of_workers(strategy))
     instances.check(phases, positions, fills_rows=not recipe.pack)
@@ -199,9 +199,11 @@ def make_model(encoder_arguments, init_checkpoint, recipe):
         ValueError: if the objective and the next sentence do not go together.
     """
     has_next_sentence = recipe.next_sentence != "none"
-    arguments = {**encoder_arguments, "with_pooler": has_next_sentence}  # nothing else would train the pooler
-    if recipe.objective != MASKED:
-        arguments["attention_direction"] = recipe.objective
+    arguments = {
+        **encoder_arguments,
+        "with_pooler": has_next_sentence,  # nothing else would train the pooler
+        "attention_direction": BIDIRECTIONAL if recipe.objective == MASKED else recipe.objective,
+    }
     if init_checkpoint is not None:
         return BertPretrainer.from_checkpoint(init_checkpoint, has_next_sentence, seed=recipe.seed, **arguments)
     return BertPretrainer(BertEncoder(**arguments, seed=recipe.seed), has_next_sentence, seed=recipe.seed)
@@ -246,16 +248,6 @@ class Evaluation:
         return bisect.bisect_left(self._ends, int(self._optimizer.iterations.numpy()), hi=len(self._ends) - 1)
 
 
-def _check_can_be_written(model, checkpoint_dtype):
-    if checkpoint_dtype not in STORED_TYPES:
-        raise ValueError(f"checkpoint_dtype must be one of {STORED_TYPES}, got {checkpoint_dtype!r}")
-    if model.encoder.attention_direction != BIDIRECTIONAL and checkpoint_dtype != "float32":
-        raise ValueError(
-            f"a model that reads in one direction is written as {KERAS_MODEL}, in float32; got "
-            f"checkpoint_dtype={checkpoint_dtype!r}"
-        )
-
-
 def _configuration(recipe, encoder_arguments, init_checkpoint, phases, instances):
     """dict fit for JSON: what determines the model that comes out."""
     return {
@@ -296,10 +288,7 @@ def _facts(model, instances, phases, rate, recipe):
 
 def _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, command):
     folder = run.path / MODEL_FOLDER
-    if model.encoder.attention_direction != BIDIRECTIONAL:
-        folder = run.path / KERAS_MODEL  # a checkpoint cannot say in which direction its attention goes
-        model.save(folder)
-    elif not folder.exists():
+    if not folder.exists():
         model.save_checkpoint(folder, tokenizer, checkpoint_dtype, **own_rates)
     (run.path / "model_card.md").write_text(model_card(model, results, command), encoding="utf-8")
     training_curve_figure(run.path / "training_curve.png", run.read_log())

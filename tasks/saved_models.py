@@ -12,11 +12,12 @@ MODEL_FOLDER = "model"
 RESULTS_NAME = "results.json"
 
 
-def resolve_checkpoint(name):
+def resolve_checkpoint(name, flag="--init_checkpoint"):
     """The folder or file that a user means by the name of a checkpoint.
 
     Args:
         name: str or Path: a path, the folder of a finished run (its best model), or a preset's name.
+        flag: str, what gave the name, for messages.
 
     Returns:
         Path, absolute.
@@ -26,22 +27,42 @@ def resolve_checkpoint(name):
         ValueError: if there is no name.
     """
     if name is None:
-        raise ValueError("training needs weights to begin with: give --init_checkpoint")
+        raise ValueError(f"training needs weights to begin with: give {flag}")
     path = Path(name)
     if (path / RESULTS_NAME).is_file():
         return best_model(path).resolve()
     if (path / MODEL_FOLDER / "config.json").is_file():  # one of several trials
         return (path / MODEL_FOLDER).resolve()
     if (path / "run.json").is_file():
-        raise FileNotFoundError(f"--init_checkpoint: the run in {name} has not finished; its command goes on with it")
+        raise FileNotFoundError(f"{flag}: the run in {name} has not finished; its command goes on with it")
     if path.exists() or list(path.parent.glob(path.name + ".index")):  # a TF1 checkpoint is the beginning of file names
         return path.resolve()
     if str(name) in PRESETS:
         return resolve_preset(str(name))
     raise FileNotFoundError(
-        f"--init_checkpoint: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
+        f"{flag}: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
         f"one of the presets {sorted(PRESETS)}"
     )
+
+
+def resolve_checkpoints(init_checkpoint, init_checkpoint_right_to_left=None):
+    """The weights that a training begins with.
+
+    Args:
+        init_checkpoint: str or Path, as for `resolve_checkpoint`.
+        init_checkpoint_right_to_left: the same, or None where there are not two.
+
+    Returns:
+        dict of both arguments' names to str or None, the paths.
+
+    Raises:
+        FileNotFoundError, ValueError: as `resolve_checkpoint`.
+    """
+    second, flag = init_checkpoint_right_to_left, "--init_checkpoint_right_to_left"
+    return {
+        "init_checkpoint": str(resolve_checkpoint(init_checkpoint)),
+        "init_checkpoint_right_to_left": None if second is None else str(resolve_checkpoint(second, flag)),
+    }
 
 
 def find_model(task, run_dir, init_checkpoint):
@@ -106,15 +127,7 @@ def best_model(run_dir):
 
     Returns:
         Path.
-
-    Raises:
-        FileNotFoundError: if the run left no checkpoint, as the pre-training of a language model does.
     """
     results = json.loads((run_dir / RESULTS_NAME).read_text(encoding="utf-8"))
     trial = trial_folder(run_dir, results["best"]) if "best" in results else run_dir
-    if not (trial / MODEL_FOLDER).is_dir():
-        raise FileNotFoundError(
-            f"the run in {run_dir} has no folder {MODEL_FOLDER}: a model that reads in one direction is {run_dir}/"
-            "model.keras, for keras.saving.load_model, and no checkpoint to begin with"
-        )
     return trial / MODEL_FOLDER

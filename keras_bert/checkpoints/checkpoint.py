@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.checkpoints.composition import ONE_BERT, Composition
+
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
@@ -15,7 +17,8 @@ class Checkpoint:
     Args:
         source: str, "hugging_face" or "google_bert".
         path: Path of the weights: the safetensors file, its index, or the TF1 prefix.
-        encoder_arguments: dict, constructor arguments of the encoder.
+        encoder_arguments: dict, constructor arguments of the encoder, or of each BERT that it is made of;
+            `attention_direction` is among them unless it is bidirectional, or there are two.
         classifier_arguments: dict or None: `num_labels` int, `label_names` list of str or None, `problem_type` str or
             None ("regression", "single_label_classification" or "multi_label_classification", as Hugging Face calls
             them), `classifier_dropout` float. None where the file holds no head of a classifier, be it of texts, of
@@ -26,6 +29,7 @@ class Checkpoint:
         lower_case: bool, or None where the folder does not say.
         strip_accents: bool, or None where the folder does not say (accents are then stripped when lower-casing).
         unused: tuple of str, names in the file that were not read, sorted.
+        composition: Composition, what the encoder is made of.
         skipped_optimizer_slots: int, number of Adam moments, step counters and the like, not listed in `unused`.
 
     Example:
@@ -48,6 +52,7 @@ class Checkpoint:
     lower_case: bool | None = None
     strip_accents: bool | None = None
     unused: tuple[str, ...] = ()
+    composition: Composition = ONE_BERT
     skipped_optimizer_slots: int = 0
 
     def arguments_of_head(self, head: str) -> Mapping[str, Any]:

@@ -1,23 +1,28 @@
 """Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes  # noqa: F401  gives NumPy the type "bfloat16", which safetensors asks it for
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.composition import BERT, BILSTM, ONE_BERT, Composition, moved, read_composition
 from keras_bert.checkpoints.config import encoder_arguments, find_vocabulary, read_json, read_rate
 from keras_bert.checkpoints.layout import (
+    BIDIRECTIONAL,
     CHOICE_HEAD,
     CLASSIFIER_HEAD,
+    LEFT_TO_RIGHT,
+    RIGHT_TO_LEFT,
     TOKEN_HEAD,
     expected_classifier_shapes,
-    expected_encoder_shapes,
     expected_pretraining_shapes,
     expected_span_shapes,
+    is_pooler,
 )
 from keras_bert.checkpoints.piece import (
     Piece,
@@ -32,6 +37,11 @@ WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
+MODEL_TYPE = "bert"
+# Of a folder whose encoder their library has no class for: not one bidirectional BERT. It does not know the name, and
+# refuses such a folder; under "bert" it would take the weights for such a BERT's. (Asked for its BERT by name, it warns
+# and goes on, and finds no tensor that it knows: the names of the encoder's begin with its direction.)
+OWN_MODEL_TYPE = "keras_bert"
 # Their models with a layer `classifier`, and the head that it is here.
 CLASSIFIER_HEADS = {
     "BertForSequenceClassification": CLASSIFIER_HEAD,
@@ -42,6 +52,15 @@ SPAN_ARCHITECTURE = "BertForQuestionAnswering"
 SPAN_PIECES = {
     "spans/kernel": Piece(("qa_outputs.weight",), transposed=True),
     "spans/bias": Piece(("qa_outputs.bias",)),
+}
+BILSTM_PIECES = {
+    **{
+        f"encoder/bilstm/{lstm}/lstm_cell/{weight}": Piece((f"bilstm.{lstm}.{weight}",))
+        for lstm in ("forward", "backward")
+        for weight in ("kernel", "recurrent_kernel", "bias")
+    },
+    "encoder/bilstm_pooler/kernel": Piece(("bilstm.pooler.weight",), transposed=True),
+    "encoder/bilstm_pooler/bias": Piece(("bilstm.pooler.bias",)),
 }
 # Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
 ACTIVATIONS = {
@@ -77,7 +96,7 @@ def find_hugging_face_weights(path: Path) -> Path | None:
 
 
 def read_hugging_face(weights: Path) -> Checkpoint:
-    """Reads a BERT that Hugging Face's library has written (the model of arXiv 1810.04805).
+    """Reads a BERT that Hugging Face's library or our writer has written (the model of arXiv 1810.04805).
 
     The head of a classifier is read where `config.json` names an architecture of `CLASSIFIER_HEADS`, those of
     pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
@@ -104,12 +123,15 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     config_path = folder / CONFIG_NAME
     config = read_json(config_path)
     _check_is_bert_encoder(config, config_path)
-    arguments = encoder_arguments(config, config_path, ACTIVATIONS)
+    arguments, composition = encoder_arguments(config, config_path, ACTIVATIONS), ONE_BERT
+    if config["model_type"] == OWN_MODEL_TYPE:
+        arguments |= read_direction(config, config_path)
+        composition = read_composition(config, config_path)
     vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _tokenizer_settings(folder)
     with _open_weights(weights) as tensors:
-        pieces = hugging_face_pieces(arguments["num_hidden_layers"], tensors.entries.keys())
-        shapes = expected_encoder_shapes(arguments)
+        pieces = pieces_of_composition(composition, arguments, tensors.entries.keys())
+        shapes, width = composition.shapes(arguments), composition.head_width(arguments["hidden_size"])
         classifier = None
         head = next(
             (CLASSIFIER_HEADS[name] for name in config.get("architectures") or [] if name in CLASSIFIER_HEADS), None
@@ -122,10 +144,10 @@ def read_hugging_face(weights: Path) -> Checkpoint:
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
             pieces |= classifier_pieces(head)
-            shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"], head)
+            shapes |= expected_classifier_shapes(width, classifier["num_labels"], head)
         pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
         pieces |= pieces_of_head(SPAN_PIECES, tensors.entries.keys())
-        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
+        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(width)
         arrays = tensors.assemble(pieces, shapes)
     used = {name for piece in pieces.values() for name in piece.names}
     return Checkpoint(
@@ -139,16 +161,69 @@ def read_hugging_face(weights: Path) -> Checkpoint:
         lower_case=lower_case,
         strip_accents=strip_accents,
         unused=tuple(sorted(tensors.entries.keys() - used)),
+        composition=composition,
     )
 
 
-def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[str, Piece]:
-    """Where an encoder's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
+def pieces_of_composition(
+    composition: Composition, arguments: Mapping[str, Any], names: Collection[str]
+) -> dict[str, Piece]:
+    """Where the variables of an encoder stand in a safetensors file, whatever it is made of (source: none in BERT).
+
+    Args:
+        composition: Composition of the encoder.
+        arguments: mapping of a BERT's constructor arguments, `num_hidden_layers` and `attention_direction` among them.
+        names: collection of str, the names that the file holds, as for `hugging_face_pieces`.
+
+    Returns:
+        A dict {our variable path: Piece}.
+
+    Example:
+
+    >>> left_to_right = {"num_hidden_layers": 1, "attention_direction": "left_to_right"}
+    >>> pieces_of_composition(ONE_BERT, left_to_right, names=())["encoder/pooler/bias"].names
+    ('left_to_right.pooler.dense.bias',)
+    """
+    layers = arguments["num_hidden_layers"]
+    if is_one_bert(composition, arguments):
+        return hugging_face_pieces(layers, names)
+    pieces = {}
+    for direction, folder in composition.folders(arguments).items():
+        of_part = hugging_face_pieces(layers, names, prefix=f"{direction}.")
+        pieces |= {moved(path, folder): piece for path, piece in of_part.items()}
+    if composition.kind == BILSTM:
+        pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)} | BILSTM_PIECES
+    return pieces
+
+
+def is_one_bert(composition: Composition, arguments: Mapping[str, Any]) -> bool:
+    """Whether an encoder is one bidirectional BERT, the only one that Hugging Face's library knows.
+
+    Source: none in BERT.
+
+    Args:
+        composition: Composition of the encoder.
+        arguments: mapping of a BERT's constructor arguments, of which `attention_direction` is looked at.
+
+    Returns:
+        bool.
+
+    Example:
+
+    >>> is_one_bert(ONE_BERT, {"attention_direction": "left_to_right"})
+    False
+    """
+    return composition.kind == BERT and arguments.get("attention_direction", BIDIRECTIONAL) == BIDIRECTIONAL
+
+
+def hugging_face_pieces(num_hidden_layers: int, names: Collection[str], prefix: str | None = None) -> dict[str, Piece]:
+    """Where a BERT's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
 
     Args:
         num_hidden_layers: int, number of transformer blocks.
-        names: collection of str, the names that the file holds; they decide about the prefix `bert.` and about old
-            files' names of the layer norm (`gamma`, `beta`).
+        names: collection of str, the names that the file holds; they decide about old files' names of the layer norm
+            (`gamma`, `beta`), and about the prefix.
+        prefix: str, what stands before the names; None is `bert.` if any name begins so, else nothing.
 
     Returns:
         A dict {our variable path: Piece}.
@@ -158,10 +233,37 @@ def hugging_face_pieces(num_hidden_layers: int, names: Collection[str]) -> dict[
     >>> hugging_face_pieces(1, names=())["encoder/embeddings/layer_norm/gamma"].names
     ('embeddings.LayerNorm.weight',)
     """
-    prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
+    if prefix is None:
+        prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
     return encoder_pieces(
         num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
     )
+
+
+def read_direction(config: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The encoder's argument `attention_direction`, checked (paper section 5.1 has an encoder from left to right).
+
+    Args:
+        config: mapping of the encoder's constructor arguments, or as read from a file.
+        path: Path of that file, for the message.
+
+    Returns:
+        A dict {"attention_direction": str}, or an empty one where it is bidirectional or absent.
+
+    Raises:
+        ValueError: if there is no such direction.
+
+    Example:
+
+    >>> read_direction({"attention_direction": "left_to_right"}, Path("config.json"))
+    {'attention_direction': 'left_to_right'}
+    """
+    direction, allowed = config.get("attention_direction", BIDIRECTIONAL), (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+    if direction not in allowed:
+        raise ValueError(
+            f"{path}: attention_direction must be one of {allowed}; found {direction!r}. Correct the field."
+        )
+    return {} if direction == BIDIRECTIONAL else {"attention_direction": direction}
 
 
 def classifier_pieces(head: str) -> dict[str, Piece]:
@@ -218,7 +320,7 @@ def _name_in_file(prefix, original, names):
 
 def _check_is_bert_encoder(config, path):
     model_type = config.get("model_type")
-    if model_type != "bert":
+    if model_type not in (MODEL_TYPE, OWN_MODEL_TYPE):
         raise ValueError(
             f"{path}: model_type must be 'bert'; found {model_type!r} (architectures {config.get('architectures')!r}). "
             "Only BERT itself can be read; if it is one whose old configuration lacks the field, add it."

@@ -1,4 +1,8 @@
-"""Writes a folder that Hugging Face's library reads, and our own reader: weights, configuration, tokenizer."""
+"""Writes a folder that Hugging Face's library reads, and our own reader: weights, configuration, tokenizer.
+
+An encoder that is no single bidirectional BERT is written in the same form, for our reader alone: their library has no
+such model, and refuses the folder by its `model_type` rather than take the weights for those of its BERT.
+"""
 
 import contextlib
 import json
@@ -14,26 +18,30 @@ import numpy as np
 from absl import logging
 from safetensors.numpy import save_file
 
+from keras_bert.checkpoints.composition import BERT, BILSTM, ONE_BERT, TWO_DIRECTIONS, Composition
 from keras_bert.checkpoints.config import encoder_arguments as checked_encoder_arguments
 from keras_bert.checkpoints.hugging_face import (
     ACTIVATIONS,
     CLASSIFIER_HEADS,
     CONFIG_NAME,
+    MODEL_TYPE,
+    OWN_MODEL_TYPE,
     SPAN_ARCHITECTURE,
     SPAN_PIECES,
     TOKENIZER_CONFIG_NAME,
     WEIGHTS_NAME,
     classifier_pieces,
-    hugging_face_pieces,
     hugging_face_pretraining_pieces,
+    is_one_bert,
+    pieces_of_composition,
+    read_direction,
 )
 from keras_bert.checkpoints.layout import (
     CLASSIFIER_HEAD,
-    POOLER_PATHS,
     expected_classifier_shapes,
-    expected_encoder_shapes,
     expected_pretraining_shapes,
     expected_span_shapes,
+    is_pooler,
 )
 
 _ENCODER_ARCHITECTURE = "BertModel"
@@ -58,9 +66,9 @@ def write_hugging_face(
     lower_case: bool | None = None,
     strip_accents: bool | None = None,
     dtype: str = "float32",
+    composition: Composition = ONE_BERT,
 ) -> Path:
-    """Writes a BERT as Hugging Face's library stores it (the model of arXiv 1810.04805): `read_checkpoint` the other
-    way round.
+    """Writes a BERT (arXiv 1810.04805) as Hugging Face's library stores it: `read_checkpoint` the other way round.
 
     The folder holds `config.json` and `model.safetensors` and, where there is a vocabulary, `vocab.txt` and
     `tokenizer_config.json`. It is written under a temporary name and renamed.
@@ -81,6 +89,7 @@ def write_hugging_face(
         strip_accents: bool, or None: as `lower_case`.
         dtype: str. The type that weights are stored in, whatever the arrays are: "float32", or "bfloat16", which takes
             half the space and keeps 8 bits of precision.
+        composition: Composition, what the encoder is made of.
 
     Returns:
         Path of the folder.
@@ -109,10 +118,11 @@ def write_hugging_face(
         raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
     if dtype not in STORED_TYPES:
         raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
-    arguments = checked_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
+    arguments = _checked(encoder_arguments, composition, path / CONFIG_NAME)
     architecture = _architecture(arrays, classifier_arguments)
-    tensors = _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype)
-    files = {CONFIG_NAME: _json(_configuration(arguments, architecture, classifier_arguments, vocabulary, dtype))}
+    tensors = _tensors(path, composition, arguments, arrays, architecture, classifier_arguments, dtype)
+    configuration = _configuration(composition, arguments, architecture, classifier_arguments, vocabulary, dtype)
+    files = {CONFIG_NAME: _json(configuration)}
     if vocabulary is not None:
         _check_vocabulary(path, vocabulary, arguments["vocab_size"], lower_case)
         files["vocab.txt"] = "".join(f"{token}\n" for token in vocabulary)
@@ -130,24 +140,29 @@ def write_hugging_face(
     return path
 
 
-def _tensors(path, arguments, arrays, architecture, classifier_arguments, dtype):
+def _checked(arguments, composition, path):
+    checked = checked_encoder_arguments(arguments, path, ACTIVATIONS)
+    return checked if composition.kind == TWO_DIRECTIONS else checked | read_direction(arguments, path)
+
+
+def _tensors(path, composition, arguments, arrays, architecture, classifier_arguments, dtype):
     """{name in the file: contiguous array}, after all arrays have been checked."""
-    shapes = expected_encoder_shapes(arguments)
+    shapes, width = composition.shapes(arguments), composition.head_width(arguments["hidden_size"])
     # Their encoder alone has no prefix; in a model with a head it is called `bert`.
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
-    pieces = hugging_face_pieces(arguments["num_hidden_layers"], names=prefix)
+    pieces = pieces_of_composition(composition, arguments, names=prefix)
     head = CLASSIFIER_HEADS.get(architecture)
-    if head != CLASSIFIER_HEAD and not any(name in arrays for name in POOLER_PATHS):
-        shapes = {name: shape for name, shape in shapes.items() if name not in POOLER_PATHS}
+    if head != CLASSIFIER_HEAD and not any(is_pooler(name) for name in arrays):
+        shapes = {name: shape for name, shape in shapes.items() if not is_pooler(name)}
     if head is not None:
-        shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier_arguments["num_labels"], head)
+        shapes |= expected_classifier_shapes(width, classifier_arguments["num_labels"], head)
         pieces |= classifier_pieces(head)
     for head in _heads_of_pretraining(arrays):
         shapes |= {
             name: shape for name, shape in expected_pretraining_shapes(arguments).items() if name.startswith(head)
         }
     if architecture == SPAN_ARCHITECTURE:
-        shapes |= expected_span_shapes(arguments["hidden_size"])
+        shapes |= expected_span_shapes(width)
         pieces |= SPAN_PIECES
     pieces |= hugging_face_pretraining_pieces(("cls.predictions.bias", "cls.seq_relationship.bias"))
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
@@ -184,14 +199,18 @@ def _heads_of_pretraining(arrays):
     return [head for head in _PRETRAINING_HEADS if any(name.startswith(head) for name in arrays)]
 
 
-def _configuration(arguments, architecture, classifier_arguments, vocabulary, dtype):
+def _configuration(composition, arguments, architecture, classifier_arguments, vocabulary, dtype):
     configuration = {
         "architectures": [architecture],
-        "model_type": "bert",
+        "model_type": MODEL_TYPE if is_one_bert(composition, arguments) else OWN_MODEL_TYPE,
         "position_embedding_type": "absolute",
         "torch_dtype": dtype,
         **arguments,
     }
+    if composition.kind != BERT:
+        configuration["composition"] = composition.kind
+    if composition.kind == BILSTM:
+        configuration["bilstm_units"] = composition.bilstm_units
     if vocabulary is not None and _PADDING_TOKEN in vocabulary:
         configuration["pad_token_id"] = list(vocabulary).index(_PADDING_TOKEN)
     if classifier_arguments is not None:

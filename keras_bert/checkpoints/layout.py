@@ -10,7 +10,28 @@ import numpy as np
 
 # Heads with logits for labels: of a text, of each of its tokens, and the one of a choice.
 CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD = "logits", "token_logits", "choice_logits"
+# Values of the encoder's argument `attention_direction`.
+BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", "right_to_left"
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
+
+
+def is_pooler(path: str) -> bool:
+    """Whether a variable is one of a pooler, which some checkpoints lack (those of heads that need none).
+
+    Source: none in BERT.
+
+    Args:
+        path: str.
+
+    Returns:
+        bool.
+
+    Example:
+
+    >>> is_pooler("encoder/left_to_right/pooler/bias")
+    True
+    """
+    return path.rpartition("/")[0].endswith("pooler")
 
 
 def fuse_query_key_value(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_bert.checkpoints.layout import POOLER_PATHS, fuse_query_key_value, split_query_key_value
+from keras_bert.checkpoints.layout import fuse_query_key_value, is_pooler, split_query_key_value
 
 _EMBEDDINGS = {
     "encoder/embeddings/token_embeddings": "embeddings/word_embeddings",
@@ -189,6 +189,6 @@ def without_absent_pooler(pieces: Mapping[str, Piece], names: Collection[str]) -
     >>> without_absent_pooler(pieces, {"qa_outputs.bias"})
     {}
     """
-    if any(name in names for path in POOLER_PATHS for name in pieces[path].names):
+    if any(name in names for path, piece in pieces.items() if is_pooler(path) for name in piece.names):
         return dict(pieces)
-    return {path: piece for path, piece in pieces.items() if path not in POOLER_PATHS}
+    return {path: piece for path, piece in pieces.items() if not is_pooler(path)}

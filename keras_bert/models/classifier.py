@@ -9,7 +9,6 @@ from keras_bert.checkpoints.layout import CLASSIFIER_HEAD
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import (
     MULTI_LABEL,
@@ -19,7 +18,7 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
-from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
+from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.weights import assign_arrays
 
@@ -58,7 +57,7 @@ class BertClassifier(TextModel):
 
     Example:
 
-    >>> encoder = BertEncoder(vocab_size=6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> encoder = keras_bert.BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad"], lower_case=True)
     >>> preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=8)
     >>> classifier = BertClassifier(encoder, ["negative", "positive"], preprocessor, seed=0)
@@ -354,7 +353,7 @@ class BertClassifier(TextModel):
             dropout: float; None takes the checkpoint's, or 0.1.
             class_weights, freeze, seed, name: as for the constructor.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`.
+                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
 
         Returns:
             A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
@@ -364,10 +363,9 @@ class BertClassifier(TextModel):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
                 labels are known; if `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
         from keras_bert.text.preprocessor import BertPreprocessor
 
-        checkpoint = read_checkpoint(path)
+        checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
         head = checkpoint.arguments_of_head(CLASSIFIER_HEAD)
         problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
         own_labels = head.get("label_names") or head.get("num_labels")
@@ -376,7 +374,7 @@ class BertClassifier(TextModel):
                 f"{path} has no classifier, so its labels are not known; give labels=[...], a list of names"
             )
         classifier = cls(
-            BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}),
+            encoder,
             labels=own_labels if labels is None else labels,
             preprocessor=BertPreprocessor(
                 tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, "longest", long_texts, window_stride

@@ -7,10 +7,10 @@ import keras
 from absl import logging
 from keras import ops
 
-from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, make_attention_mask
+from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, LEFT_TO_RIGHT, make_attention_mask
 from keras_bert.layers.embeddings import Embeddings
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
-from keras_bert.layers.pooler import Pooler
+from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.transformer_block import TransformerBlock
 from keras_bert.models.weights import assign_arrays, relative_variables
@@ -103,7 +103,8 @@ class BertEncoder(keras.Model):
 
     Outputs: a dict of
         sequence_output: float [batch, length, hidden].
-        pooled_output: float [batch, hidden], unless `with_pooler` is False.
+        pooled_output: float [batch, hidden], unless `with_pooler` is False; made of the first token, [CLS], or, where
+            attention goes from left to right and that one sees nothing, of the last that is no padding.
         hidden_states: with `return_hidden_states=True`, a list of `num_hidden_layers + 1` tensors, embeddings first.
         attention_scores: with `return_attention_scores=True`, a list of `num_hidden_layers` float32 probabilities
             [batch, heads, from, to].
@@ -244,6 +245,10 @@ class BertEncoder(keras.Model):
             self.pooler.build(hidden_states_shape)
         self.built = True
 
+    def bert_encoders(self):
+        """list of the encoder itself: others are made of several."""
+        return [self]  # no property: Keras looks into those when it saves, and would come back here without end
+
     @property
     def transformer_blocks(self):
         """The transformer blocks, lowest first."""
@@ -280,7 +285,9 @@ class BertEncoder(keras.Model):
 
         outputs = {"sequence_output": hidden}
         if self.with_pooler:
-            outputs["pooled_output"] = self.pooler(hidden, training=training)
+            of_last = self.attention_direction == LEFT_TO_RIGHT
+            positions = last_positions(inputs["padding_mask"]) if of_last else None
+            outputs["pooled_output"] = self.pooler(hidden, positions, training=training)
         if return_hidden_states:
             outputs["hidden_states"] = hidden_states
         if return_attention_scores:
@@ -339,9 +346,9 @@ class BertEncoder(keras.Model):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
+        from keras_bert.models.pretrained import read_bert
 
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_bert(path)
         encoder = cls(**{**checkpoint.encoder_arguments, **kwargs})
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
         logging.info("%s", encoder.checkpoint_report)
@@ -367,7 +374,8 @@ class BertEncoder(keras.Model):
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
-        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read.
+        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read; the latter only
+        if the attention is bidirectional.
 
         Args:
             path: str or Path of the folder to write.
@@ -379,7 +387,7 @@ class BertEncoder(keras.Model):
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the attention is not bidirectional, the vocabulary is not the encoder's, or on another dtype.
+            ValueError: if the vocabulary is not the encoder's, or on another dtype.
         """
         from keras_bert.models.pretrained import write_checkpoint
 

@@ -353,11 +353,10 @@ class BertFeatureExtractor(TextModel):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
                 `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
-        from keras_bert.models.pretrained import tokenizer_of
+        from keras_bert.models.pretrained import read_bert, tokenizer_of
         from keras_bert.text.preprocessor import BertPreprocessor
 
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_bert(path)
         preprocessor = BertPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length)
         # Without a pooler, whose output is not read.
         encoder = BertEncoder(**{**checkpoint.encoder_arguments, "with_pooler": False, **encoder_arguments})

@@ -7,7 +7,7 @@ def freeze_layers(encoder, freeze):
     """Freezes layers of an encoder, for whoever else uses it, too.
 
     Args:
-        encoder: a `BertEncoder`.
+        encoder: a `BertEncoder`, or one made of such, which are all frozen alike; what it adds to them is not.
         freeze: "none", "embeddings", "encoder", or a number k: the embeddings and the lowest k blocks.
 
     Raises:
@@ -20,6 +20,11 @@ def freeze_layers(encoder, freeze):
     >>> [layer.trainable for layer in (encoder.embeddings, *encoder.transformer_blocks)]
     [False, False, True]
     """
+    for part in encoder.bert_encoders():
+        _freeze_layers(part, freeze)
+
+
+def _freeze_layers(encoder, freeze):
     blocks = encoder.num_hidden_layers
     if freeze == FREEZE_ENCODER:
         encoder.trainable = False

@@ -19,7 +19,7 @@ class BertHead(keras.Model):
     A subclass says what its losses are (`loss_terms`); Keras' loss is made from that.
 
     Args:
-        encoder: a `BertEncoder`.
+        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
         preprocessor: what makes ids of texts for this head, or None for a model that takes ids only.
         freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
             lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.
@@ -196,8 +196,8 @@ class BertHead(keras.Model):
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
-        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and their library.
-        It does not hold the preprocessor's lengths, freeze, seed and dtype.
+        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and, if the encoder is a
+        single bidirectional BERT, their library. It does not hold the preprocessor's lengths, freeze, seed and dtype.
 
         Args:
             path: str or Path of the folder to write.
@@ -211,7 +211,7 @@ class BertHead(keras.Model):
 
         Raises:
             FileExistsError: if there is something at `path`.
-            ValueError: if the encoder's attention is not bidirectional, or on another dtype.
+            ValueError: if the vocabulary is not the encoder's, or on another dtype.
         """
         from keras_bert.models.pretrained import write_checkpoint
 

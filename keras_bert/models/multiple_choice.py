@@ -9,8 +9,8 @@ from keras_bert.checkpoints.layout import CHOICE_HEAD
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.weights import assign_arrays
 
@@ -41,7 +41,7 @@ class BertMultipleChoice(TokenizedHead):
 
     Example:
 
-    >>> encoder = BertEncoder(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> encoder = keras_bert.BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains", "pours"], True)
     >>> model = BertMultipleChoice(encoder, keras_bert.BertPreprocessor(tokenizer, sequence_length=8), seed=0)
     >>> model.compile(keras_bert.BertAdamW(1e-2))
@@ -150,7 +150,7 @@ class BertMultipleChoice(TokenizedHead):
         Example:
 
         >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains"], True)
-        >>> encoder = BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> encoder = keras_bert.BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
         >>> model = BertMultipleChoice(encoder, keras_bert.BertPreprocessor(tokenizer, sequence_length=8), seed=0)
         >>> examples = model.tokenize({"prompt": ["it"], "choices": [["rains", "it rains"]]}, [0])
         >>> len(examples), examples.lengths.tolist()
@@ -281,7 +281,7 @@ class BertMultipleChoice(TokenizedHead):
             dropout: float; None takes the checkpoint's, or 0.1.
             freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`.
+                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
 
         Returns:
             A BertMultipleChoice. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
@@ -291,13 +291,10 @@ class BertMultipleChoice(TokenizedHead):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
                 `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
-        from keras_bert.models.pretrained import tokenizer_of
         from keras_bert.text.preprocessor import BertPreprocessor
 
-        checkpoint = read_checkpoint(path)
+        checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
         head = checkpoint.arguments_of_head(CHOICE_HEAD)
-        encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
         preprocessor = BertPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length)
         rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
         model = cls(encoder, preprocessor, rate, freeze, seed, name)

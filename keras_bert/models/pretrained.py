@@ -1,12 +1,86 @@
-"""What a checkpoint says of the tokenizer and the classification layer that it was trained with, and how one is
-written."""
+"""What a checkpoint says of the encoder, the tokenizer and the classification layer that it was trained with, and how
+one is written."""
 
 import dataclasses
 
 import numpy as np
 from absl import logging
 
-from keras_bert.layers.attention_mask import BIDIRECTIONAL
+from keras_bert.checkpoints.composition import BERT, BILSTM, ONE_BERT, TWO_DIRECTIONS, Composition
+from keras_bert.checkpoints.conversion import convert_encoder, encoder_name
+from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
+from keras_bert.checkpoints.reader import read_checkpoint
+from keras_bert.layers.attention_mask import LEFT_TO_RIGHT, RIGHT_TO_LEFT
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
+
+
+def read_encoder(path, encoder=None, right_to_left=None, seed=None, **encoder_arguments):
+    """A checkpoint, and an encoder for its weights, into which they have not been put yet.
+
+    Args:
+        path: str or Path, as for `BertEncoder.from_checkpoint`.
+        encoder: str or None. None is the checkpoint's own encoder; "left_to_right", "left_to_right_bilstm" or
+            "two_directions" one of the paper's comparisons (section 5.1), made of a checkpoint of a BERT.
+        right_to_left: str or Path or None. For two directions: the checkpoint of the one from right to left, where
+            `path` is that of the one from left to right.
+        seed: int or None. Seed of what the checkpoints have no weights of.
+        **encoder_arguments: constructor arguments of `BertEncoder` that replace the checkpoint's.
+
+    Returns:
+        A pair: Checkpoint, whose arrays have the paths of that encoder's variables, and the encoder.
+
+    Raises:
+        FileNotFoundError, ValueError: if a checkpoint is missing, damaged or no BERT; as `convert_encoder`.
+    """
+    checkpoint = read_checkpoint(path)
+    if encoder is not None:
+        other = None if right_to_left is None else read_checkpoint(right_to_left)
+        checkpoint = convert_encoder(checkpoint, encoder, other)
+    elif right_to_left is not None:
+        raise ValueError('a checkpoint of an encoder from right to left is for encoder="two_directions"')
+    arguments = {"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}
+    return checkpoint, _make_encoder(checkpoint.composition, arguments)
+
+
+def _make_encoder(composition, arguments):
+    if composition.kind == BERT:
+        return BertEncoder(**arguments)
+    seed = arguments["seed"]
+    if composition.kind == BILSTM:
+        with_pooler = arguments.pop("with_pooler", True)
+        below = BertEncoder(**arguments, with_pooler=False)
+        return BiLstmEncoder(below, composition.bilstm_units, with_pooler, derive_seed(seed, BILSTM))
+    left, right = (
+        BertEncoder(
+            **{**arguments, "attention_direction": direction, "seed": derive_seed(seed, direction), "name": direction}
+        )
+        for direction in (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+    )
+    return TwoDirectionEncoder(left, right)
+
+
+def read_bert(path):
+    """A checkpoint whose encoder is a single BERT.
+
+    Args:
+        path: str or Path, as for `BertEncoder.from_checkpoint`.
+
+    Returns:
+        A Checkpoint.
+
+    Raises:
+        FileNotFoundError, ValueError: if it is missing, damaged, or of another encoder.
+    """
+    checkpoint = read_checkpoint(path)
+    if checkpoint.composition.kind != BERT:
+        raise ValueError(
+            f"{path} has the encoder {encoder_name(checkpoint)!r}, which is no BertEncoder; read it by the "
+            "`from_checkpoint` of the model that it was saved from, such as BertClassifier"
+        )
+    return checkpoint
 
 
 def tokenizer_of(checkpoint, vocabulary=None, lower_case=None):
@@ -87,11 +161,11 @@ def without_head(checkpoint, head):
 def write_checkpoint(
     path, encoder, variables, tokenizer=None, classifier_arguments=None, dtype="float32", encoder_arguments=None
 ):
-    """Writes a model as a Hugging Face folder.
+    """Writes a model as a Hugging Face folder; unless it has a single bidirectional BERT, as one that only we read.
 
     Args:
         path: str or Path of the folder to write.
-        encoder: a `BertEncoder`.
+        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
         variables: dict of path to Keras variable, as `variables_by_path` gives: the encoder's under `encoder/`.
         tokenizer: a `BertTokenizer`, or None.
         classifier_arguments: dict as in a `keras_bert.checkpoints.checkpoint.Checkpoint`, or None.
@@ -103,22 +177,39 @@ def write_checkpoint(
 
     Raises:
         FileExistsError: if there is something at `path`.
-        ValueError: if the encoder's attention has one direction, which such a folder cannot say, or on another dtype.
+        ValueError: if the vocabulary is not the encoder's, or on another dtype.
     """
-    from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
-
-    if encoder.attention_direction != BIDIRECTIONAL:
-        raise ValueError(
-            f"a Hugging Face folder is that of a bidirectional encoder, and this one is {encoder.attention_direction}; "
-            "use `save`, which keeps everything"
-        )
     return write_hugging_face(
         path,
-        {**encoder.get_config(), **(encoder_arguments or {})},
+        {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})},
         {name: np.asarray(variable) for name, variable in variables.items()},
         classifier_arguments,
         vocabulary=None if tokenizer is None else tokenizer.vocabulary,
         lower_case=None if tokenizer is None else tokenizer.lower_case,
         strip_accents=None if tokenizer is None else tokenizer.strip_accents,
         dtype=dtype,
+        composition=_composition_of(encoder),
     )
+
+
+def name_of_encoder(encoder):
+    """What an encoder is called where checkpoints are begun with another one.
+
+    Args:
+        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
+
+    Returns:
+        str, as `keras_bert.checkpoints.conversion.encoder_name` of its checkpoint gives.
+
+    Example:
+
+    >>> name_of_encoder(keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2))
+    'bidirectional'
+    """
+    return _composition_of(encoder).name(encoder.bert_encoders()[0].get_config())
+
+
+def _composition_of(encoder):
+    if isinstance(encoder, BiLstmEncoder):
+        return Composition(BILSTM, encoder.units)
+    return Composition(TWO_DIRECTIONS) if isinstance(encoder, TwoDirectionEncoder) else ONE_BERT

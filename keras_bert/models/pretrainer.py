@@ -4,13 +4,15 @@ import keras
 from absl import logging
 from keras import ops
 
-from keras_bert.layers.attention_mask import LEFT_TO_RIGHT
+from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.dense import Dense
+from keras_bert.layers.gather import gather_positions
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
+from keras_bert.models.pretrained import read_bert, tokenizer_of
 from keras_bert.models.weights import assign_arrays
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
@@ -51,7 +53,8 @@ class BertPretrainer(BertHead):
 
     Raises:
         ValueError: if next sentences are to be predicted by an encoder without a pooler, or by one that reads from left
-            to right, whose [CLS] sees nothing; or if the preprocessor does not fit.
+            to right, whose [CLS] sees nothing (paper, section 5.1: "LTR & No NSP"); or if the preprocessor does not
+            fit.
 
     Example:
 
@@ -74,6 +77,8 @@ class BertPretrainer(BertHead):
         trainable=True,
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        if not isinstance(encoder, BertEncoder):
+            raise ValueError(f"a BertEncoder is pre-trained, and what is made of several later; got {encoder!r}")
         if next_sentence and not encoder.with_pooler:
             raise ValueError(
                 "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or give "
@@ -218,7 +223,8 @@ class BertPretrainer(BertHead):
             likeliest first.
 
         Raises:
-            ValueError: if there is no preprocessor, or `top` is not from 1 to the size of the vocabulary.
+            ValueError: if there is no preprocessor, the encoder reads in one direction (where a word is predicted from
+                its neighbour's place), or `top` is not from 1 to the size of the vocabulary.
 
         Example:
 
@@ -258,7 +264,7 @@ class BertPretrainer(BertHead):
 
         Raises:
             FileExistsError: if there is something at `path`; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype or a `top` out of range.
+            ValueError: as `fill_masks`, or on an unknown dtype.
         """
         from keras_bert.data.columns import TEXT_COLUMNS
         from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
@@ -276,6 +282,11 @@ class BertPretrainer(BertHead):
 
     def _check_serving(self, top):
         self.require_preprocessor()
+        if self.encoder.attention_direction != BIDIRECTIONAL:
+            raise ValueError(
+                "masks are filled by a bidirectional encoder, which was trained to; this one is "
+                f"{self.encoder.attention_direction}"
+            )
         if not 1 <= top <= self.encoder.vocab_size:
             raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
 
@@ -289,7 +300,7 @@ class BertPretrainer(BertHead):
 
         Args:
             path: str or Path, as for `BertEncoder.from_checkpoint`.
-            next_sentence: bool; None is whether the checkpoint has a pooler.
+            next_sentence: bool; None is whether the checkpoint has a pooler and does not read from left to right.
             sequence_length: int. The longest text in tokens, with [CLS] and [SEP]; None is that of the model's
                 positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start at random.
@@ -302,12 +313,11 @@ class BertPretrainer(BertHead):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
-
-        checkpoint = read_checkpoint(path)
-        if next_sentence is None:
-            next_sentence = "encoder/pooler/kernel" in checkpoint.arrays
+        checkpoint = read_bert(path)
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
+        if next_sentence is None:
+            has_pooler = "encoder/pooler/kernel" in checkpoint.arrays
+            next_sentence = has_pooler and encoder.attention_direction != LEFT_TO_RIGHT
         preprocessor = None
         if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
             preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)
@@ -319,7 +329,6 @@ class BertPretrainer(BertHead):
 
 def _preprocessor_of(checkpoint, sequence_length):
     """A preprocessor of a checkpoint's vocabulary that takes [MASK] in a text for the special token."""
-    from keras_bert.models.pretrained import tokenizer_of
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.text.tokenizer import BertTokenizer
 
@@ -336,28 +345,6 @@ def _check_takes_masks(preprocessor):
         )
     if preprocessor.long_texts != "truncate":
         raise ValueError(f"the preprocessor must truncate texts; it has long_texts={preprocessor.long_texts!r}")
-
-
-def gather_positions(hidden, positions):
-    """The vectors at some positions of each row.
-
-    Args:
-        hidden: float tensor [batch, length, size].
-        positions: int tensor [batch, number].
-
-    Returns:
-        float tensor [batch, number, size].
-
-    Example:
-
-    >>> gather_positions(np.arange(6.0).reshape([1, 3, 2]), np.array([[2, 0]])).numpy().tolist()
-    [[[4.0, 5.0], [0.0, 1.0]]]
-    """
-    batch, length, size = ops.shape(hidden)
-    # One gather of flat rows: its gradient is one scatter-add, and a position given twice counts twice.
-    rows = ops.cast(positions, "int32") + length * ops.arange(batch, dtype="int32")[:, None]
-    flat = ops.take(ops.reshape(hidden, (-1, size)), ops.reshape(rows, (-1,)), axis=0)
-    return ops.reshape(flat, (batch, ops.shape(positions)[1], size))
 
 
 def _of_term(name, outputs, labels):

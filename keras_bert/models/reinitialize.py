@@ -10,7 +10,7 @@ def reinitialize_top_blocks(encoder, number, seed=None):
     six of 24 blocks best, depending on the task.
 
     Args:
-        encoder: a `BertEncoder`.
+        encoder: a `BertEncoder`, or one made of such, of which each gets such weights of its own.
         number: int. How many blocks; 0 is the pooler alone.
         seed: int or None. Of the weights.
 
@@ -26,6 +26,11 @@ def reinitialize_top_blocks(encoder, number, seed=None):
     >>> [bool((kernel == block.weights[0].numpy()).all()) for kernel, block in pairs]
     [True, False]
     """
+    for place, part in enumerate(encoder.bert_encoders()):
+        _reinitialize_top_blocks(part, number, derive_seed(seed, f"encoder {place}") if place else seed)
+
+
+def _reinitialize_top_blocks(encoder, number, seed):
     blocks = encoder.transformer_blocks
     if not 0 <= number <= len(blocks):
         raise ValueError(f"the encoder has {len(blocks)} blocks; {number} of them cannot begin anew")

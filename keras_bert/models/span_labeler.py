@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.weights import assign_arrays
 
@@ -41,7 +41,7 @@ class BertSpanLabeler(TokenizedHead):
 
     Example:
 
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> encoder = keras_bert.BertEncoder(9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
     >>> outputs = BertSpanLabeler(encoder, seed=0)({"token_ids": np.array([[2, 4, 3, 5, 3]])})
     >>> {name: tuple(logits.shape) for name, logits in outputs.items()}
     {'start_logits': (1, 5), 'end_logits': (1, 5)}
@@ -136,7 +136,7 @@ class BertSpanLabeler(TokenizedHead):
 
         >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
         >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
-        >>> encoder = BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> encoder = keras_bert.BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
         >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
         >>> labeler.tokenize({"question": ["Where?"], "context": ["In Paris"]}, [(3, 8)]).labels.tolist()
         [[5, 5]]
@@ -200,7 +200,7 @@ class BertSpanLabeler(TokenizedHead):
 
         >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
         >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
-        >>> encoder = BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+        >>> encoder = keras_bert.BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
         >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
         >>> [len(answers) for answers in labeler.answer(["Where?", "In?"], ["In Paris", ""], n_best=2)]
         [2, 0]
@@ -310,7 +310,7 @@ class BertSpanLabeler(TokenizedHead):
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
             freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`.
+                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
 
         Returns:
             A BertSpanLabeler. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
@@ -320,16 +320,13 @@ class BertSpanLabeler(TokenizedHead):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
                 `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
-        from keras_bert.models.pretrained import tokenizer_of
         from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
-        checkpoint = read_checkpoint(path)
         # Without a pooler, which spans do not need: it would be weights that are stored and never trained.
-        arguments = {"seed": seed, "with_pooler": False, **checkpoint.encoder_arguments, **encoder_arguments}
+        checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
         tokenizer = tokenizer_of(checkpoint, vocabulary, lower_case)
         preprocessor = BertQuestionPreprocessor(tokenizer, sequence_length, stride, max_query_length)
-        labeler = cls(BertEncoder(**arguments), preprocessor, freeze, seed, name)
+        labeler = cls(encoder, preprocessor, freeze, seed, name)
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
         logging.info("%s", labeler.checkpoint_report)
         return labeler

@@ -9,10 +9,9 @@ from keras_bert.checkpoints.layout import TOKEN_HEAD
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
-from keras_bert.models.pretrained import same_head, tokenizer_of, without_head
+from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
 from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.weights import assign_arrays
 
@@ -42,7 +41,7 @@ class BertTokenClassifier(TokenizedHead):
 
     Example:
 
-    >>> encoder = BertEncoder(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
+    >>> encoder = keras_bert.BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "in", "paris", "##ian"], True)
     >>> model = BertTokenClassifier(encoder, ["O", "B-place"], keras_bert.BertWordPreprocessor(tokenizer, 8), seed=0)
     >>> model.compile(keras_bert.BertAdamW(1e-2))
@@ -307,7 +306,7 @@ class BertTokenClassifier(TokenizedHead):
             dropout: float; None takes the checkpoint's, or 0.1.
             freeze, seed, name: as for the constructor.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`.
+                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
 
         Returns:
             A BertTokenClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what
@@ -317,21 +316,19 @@ class BertTokenClassifier(TokenizedHead):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
                 labels are known; if `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.checkpoints.reader import read_checkpoint
         from keras_bert.text.word_preprocessor import BertWordPreprocessor
 
-        checkpoint = read_checkpoint(path)
+        # Without a pooler, which tags do not need: it would be weights that are stored and never trained.
+        checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
         head = checkpoint.arguments_of_head(TOKEN_HEAD)
         labels = labels or head.get("label_names") or head.get("num_labels")
         if labels is None:
             raise ValueError(
                 f"{path} has no token classifier, so its labels are not known; give labels=[...], a list of tags"
             )
-        # Without a pooler, which tags do not need: it would be weights that are stored and never trained.
-        arguments = {"seed": seed, "with_pooler": False, **checkpoint.encoder_arguments, **encoder_arguments}
         preprocessor = BertWordPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, stride)
         rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
-        model = cls(BertEncoder(**arguments), labels, preprocessor, rate, freeze, seed, name)
+        model = cls(encoder, labels, preprocessor, rate, freeze, seed, name)
         if not same_head(model.labels, head.get("problem_type"), head):
             checkpoint = without_head(checkpoint, TOKEN_HEAD)
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)

@@ -308,9 +308,47 @@ def test_an_encoder_comes_back(tmp_path, with_pooler):
     assert BertClassifier.from_checkpoint(folder, ["a", "b"], sequence_length=8).preprocessor.tokenizer.lower_case
 
 
-def test_an_encoder_that_such_a_folder_cannot_describe_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="this one is left_to_right; use `save`"):
-        toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "saved")
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
+def test_an_encoder_of_one_direction_comes_back(tmp_path, direction):
+    classifier = toy_classifier(encoder_arguments={"attention_direction": direction})
+    folder = classifier.save_checkpoint(tmp_path / "saved")
+    loaded = BertClassifier.from_checkpoint(folder, sequence_length=16)
+    assert loaded.encoder.attention_direction == direction
+    assert_same_weights(classifier, loaded)
+    assert not loaded.checkpoint_report.random and not loaded.checkpoint_report.unused
+    texts, _ = toy_reviews(8)
+    np.testing.assert_array_equal(loaded.predict(texts, verbose=0), classifier.predict(texts, verbose=0))
+    both_ways = BertClassifier.from_checkpoint(folder, sequence_length=16, attention_direction="bidirectional")
+    assert np.abs(both_ways.predict(texts, verbose=0) - classifier.predict(texts, verbose=0)).max() > 1e-3
+
+
+def test_their_library_does_not_take_an_encoder_of_one_direction_for_a_bert(tmp_path):
+    folder = toy_classifier(encoder_arguments={"attention_direction": "left_to_right"}).save_checkpoint(
+        tmp_path / "one"
+    )
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "keras_bert"
+    names = load_file(folder / "model.safetensors").keys() - {"classifier.weight", "classifier.bias"}
+    assert all(name.startswith("left_to_right.") for name in names)
+
+
+def test_their_library_refuses_an_encoder_of_one_direction(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
+    with pytest.raises(ValueError, match="keras_bert"):
+        transformers.AutoConfig.from_pretrained(folder)
+
+
+def test_an_unknown_direction_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"attention_direction must be one of .* found 'up'"):
+        write_hugging_face(tmp_path / "bert", {**SIZES, "attention_direction": "up"}, arrays_of())
+    folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "attention_direction": 1}))
+    with pytest.raises(ValueError, match=r"config.json: attention_direction must be one of .* found 1"):
+        read_checkpoint(folder)
+
+
+def test_a_vocabulary_of_another_encoder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has 8 entries, but vocab_size is"):
         toy_encoder().save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY[:8], lower_case=True))
     assert not list(tmp_path.iterdir())

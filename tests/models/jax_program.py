@@ -48,8 +48,35 @@ def main(golden, weights_file):
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)
     assert np.array_equal(loaded(ids)["pooled_output"], encoder(ids)["pooled_output"])
+    for composed in _composed_encoders():
+        one, two = _padded(composed), _padded(composed, padding=3)
+        for name in one:
+            np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+        composed.save(f"{weights_file}.composed.keras")
+        again = _padded(keras.models.load_model(f"{weights_file}.composed.keras"))
+        assert all(np.array_equal(again[name], one[name]) for name in one)
     assert "tensorflow" not in sys.modules
     print(largest)
+
+
+def _composed_encoders():
+    import keras_bert
+
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "seed": 1}
+    left, right = (
+        keras_bert.BertEncoder(**sizes, attention_direction=direction)
+        for direction in ("left_to_right", "right_to_left")
+    )
+    yield keras_bert.TwoDirectionEncoder(left, right)
+    yield keras_bert.BiLstmEncoder(keras_bert.BertEncoder(**sizes, with_pooler=False), seed=1)
+
+
+def _padded(encoder, padding=0):
+    """The outputs of rows of 4 and 6 tokens, without what stands behind them."""
+    ids = np.pad([[2, 5, 6, 3, 0, 0], [2, 7, 8, 9, 5, 3]], [(0, 0), (0, padding)])
+    outputs = encoder({"token_ids": ids, "padding_mask": (ids > 0).astype("int32")})
+    outputs["sequence_output"] = np.array(outputs["sequence_output"])[:, :6] * (ids[:, :6] > 0)[:, :, None]
+    return outputs
 
 
 if __name__ == "__main__":

@@ -145,6 +145,33 @@ def test_direction(direction, unchanged):
     assert np.abs(before - after).max() > 1e-3
 
 
+def seen_by_pooled_output(encoder, inputs):
+    """bool [batch, length]: the tokens whose change changes the row's pooled output."""
+    before, (batch, length) = np.array(encoder(inputs)["pooled_output"]), inputs["token_ids"].shape
+    seen = np.zeros([batch, length], bool)
+    for place in range(length):
+        ids = inputs["token_ids"].copy()
+        ids[:, place] = (ids[:, place] + 1) % 50
+        after = np.array(encoder({**inputs, "token_ids": ids})["pooled_output"])
+        seen[:, place] = np.abs(after - before).max(axis=1) > 0
+    return seen
+
+
+@pytest.mark.parametrize("direction", ["bidirectional", "left_to_right", "right_to_left"])
+def test_the_pooled_output_sees_all_tokens_and_no_padding(direction):
+    encoder, inputs = BertEncoder(**TINY, attention_direction=direction), random_inputs()
+    np.testing.assert_array_equal(seen_by_pooled_output(encoder, inputs), inputs["padding_mask"] == 1)
+
+
+def test_the_pooled_output_from_left_to_right_is_of_the_last_token():
+    encoder, inputs = BertEncoder(**TINY, attention_direction="left_to_right"), random_inputs()
+    outputs, last = encoder(inputs), inputs["padding_mask"].sum(axis=1) - 1
+    of_last = np.array(outputs["sequence_output"])[np.arange(3), last]
+    np.testing.assert_allclose(outputs["pooled_output"], encoder.pooler(of_last[:, None]), atol=1e-6)
+    longer = {name: np.pad(values, [(0, 0), (0, 2)]) for name, values in inputs.items()}
+    np.testing.assert_allclose(encoder(longer)["pooled_output"], outputs["pooled_output"], atol=1e-6)
+
+
 def test_bfloat16_is_near():
     exact = BertEncoder(**TINY)(random_inputs())["sequence_output"]
     low = BertEncoder(**TINY, dtype="mixed_bfloat16")(random_inputs())["sequence_output"]

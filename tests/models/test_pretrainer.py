@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 import keras_bert
 from keras_bert.data.pretraining.objectives import inputs_and_labels
 from keras_bert.data.pretraining.packing import pack_instances
-from keras_bert.models.pretrainer import BertPretrainer, gather_positions
+from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
@@ -214,16 +214,12 @@ def test_what_cannot_be_is_refused():
         BertPretrainer(toy_encoder(with_pooler=False))
     with pytest.raises(ValueError, match="sees nothing where the encoder reads from left to right"):
         BertPretrainer(toy_encoder(attention_direction="left_to_right"))
+    tokenizer = keras_bert.BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True)
+    preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=LENGTH)
+    one_way = BertPretrainer(toy_encoder(attention_direction="left_to_right"), False, preprocessor)
+    with pytest.raises(ValueError, match=r"filled by a bidirectional encoder, .* this one is left_to_right"):
+        one_way.fill_masks(["a [MASK]"])
     pretrainer = toy_pretrainer()
     inputs, labels = inputs_and_labels(tensors(random_instances(4)))
     with pytest.raises(ValueError, match="leave sample_weight out"):
         pretrainer.loss_terms(labels, pretrainer(inputs), sample_weight=np.ones(4))
-
-
-def test_a_position_given_twice_counts_twice():
-    hidden = tf.Variable(np.arange(24.0).reshape([2, 3, 4]))
-    with tf.GradientTape() as tape:
-        chosen = gather_positions(hidden, tf.constant([[2, 2], [0, 1]]))
-    np.testing.assert_array_equal(chosen, hidden.numpy()[[[0, 0], [1, 1]], [[2, 2], [0, 1]]])
-    gradient = np.asarray(tf.convert_to_tensor(tape.gradient(chosen, hidden)))
-    np.testing.assert_array_equal(gradient[:, :, 0], [[0, 0, 2], [1, 1, 0]])

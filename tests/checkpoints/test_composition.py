@@ -1,0 +1,39 @@
+import pytest
+
+from keras_bert.checkpoints.composition import ONE_BERT, Composition, read_composition
+from keras_bert.checkpoints.layout import expected_encoder_shapes
+from tests.checkpoints.conftest import SIZES
+from tests.models.composed import KINDS, make_encoder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_are_those_of_the_models(kind):
+    encoder = make_encoder(kind)
+    compositions = {"left_to_right_bilstm": Composition("bilstm", 8), "two_directions": Composition("two_directions")}
+    composition = compositions.get(kind, ONE_BERT)
+    arguments = encoder.bert_encoders()[0].get_config()
+    expected = {path: tuple(variable.shape) for path, variable in encoder.variables_by_path("encoder/").items()}
+    assert composition.shapes(arguments) == expected
+    assert composition.head_width(arguments["hidden_size"]) == encoder.hidden_size
+    if kind != "right_to_left":
+        assert composition.name(arguments) == kind
+
+
+def test_one_bert_is_as_it_was():
+    assert ONE_BERT.shapes(SIZES) == expected_encoder_shapes(SIZES)
+    assert ONE_BERT.name({}) == "bidirectional"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"composition": "elmo"}, "composition must be one of .* found 'elmo'"),
+        ({"composition": ["bilstm"]}, "composition must be one of"),
+        ({"composition": "bilstm"}, "bilstm_units must be .* found None"),
+        ({"composition": "bilstm", "bilstm_units": 0}, "bilstm_units must be .* found 0"),
+        ({"composition": "bilstm", "bilstm_units": True}, "bilstm_units must be .* found True"),
+    ],
+)
+def test_what_is_no_composition_is_refused(tmp_path, config, message):
+    with pytest.raises(ValueError, match=f"config.json: {message}"):
+        read_composition(config, tmp_path / "config.json")

@@ -1,0 +1,21 @@
+"""Toy encoders of all kinds."""
+
+from keras_bert.models.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
+from tests.toys import toy_encoder
+
+KINDS = ("left_to_right", "right_to_left", "left_to_right_bilstm", "two_directions")
+
+
+def make_encoder(kind, with_pooler=True, **arguments):
+    """A toy encoder of a kind, with random weights that differ everywhere."""
+    if kind == "two_directions":
+        one, two = (
+            toy_encoder(attention_direction=direction, with_pooler=with_pooler, **{"seed": seed, **arguments})
+            for seed, direction in enumerate(("left_to_right", "right_to_left"), start=1)
+        )
+        return TwoDirectionEncoder(one, two)
+    if kind == "left_to_right_bilstm":
+        encoder = toy_encoder(attention_direction="left_to_right", with_pooler=False, **arguments)
+        return BiLstmEncoder(encoder, with_pooler=with_pooler, seed=1)
+    return toy_encoder(attention_direction=kind, with_pooler=with_pooler, **arguments)

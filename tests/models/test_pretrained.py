@@ -1,0 +1,127 @@
+"""Heads on encoders of all kinds are written as checkpoints, read again, and begun with the checkpoints of others."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from keras_bert.models.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.pretrained import read_encoder
+from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from tests.models.composed import KINDS, make_encoder
+from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
+
+COMPOSED = KINDS[2:]
+LENGTHS = {"sequence_length": 16}
+
+
+def make_head(name, kind):
+    if name == "classifier":
+        return BertClassifier(make_encoder(kind), ["no", "yes"], toy_preprocessor(), seed=1)
+    if name == "choice":
+        return BertMultipleChoice(make_encoder(kind), toy_preprocessor(), seed=1)
+    preprocessor = BertQuestionPreprocessor(toy_preprocessor().tokenizer, 16, 8, 4)
+    return BertSpanLabeler(make_encoder(kind, with_pooler=False), preprocessor, seed=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", ["classifier", "choice", "spans"])
+def test_a_head_comes_back(tmp_path, head, kind):
+    model = make_head(head, kind)
+    folder = model.save_checkpoint(tmp_path / "model", hidden_dropout_prob=0.25)
+    lengths = {"stride": 8, "max_query_length": 4} if head == "spans" else {}
+    loaded = type(model).from_checkpoint(folder, **LENGTHS, **lengths)
+    assert type(loaded.encoder) is type(model.encoder)
+    assert loaded.encoder.bert_encoders()[0].hidden_dropout_prob == 0.25
+    assert not loaded.checkpoint_report.random and not loaded.checkpoint_report.unused
+    for path, variable in loaded.variables_by_path().items():
+        np.testing.assert_array_equal(variable, model.variables_by_path()[path])
+    ids = toy_preprocessor()(toy_reviews(4)[0])
+    if head == "choice":
+        ids = {name: np.asarray(values)[:, None] for name, values in ids.items()}
+    found, expected = loaded(ids), model(ids)
+    for name in expected if isinstance(expected, dict) else [slice(None)]:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_the_folder_says_what_it_holds(tmp_path, kind):
+    folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model", dtype="bfloat16")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == "keras_bert"
+    assert config["composition"] == ("bilstm" if "bilstm" in kind else kind)
+    assert ("attention_direction" in config) == ("bilstm" in kind)
+    names = load_file(folder / "model.safetensors").keys()
+    prefixes = {"left_to_right", "classifier", "bilstm" if "bilstm" in kind else "right_to_left"}
+    assert {name.split(".")[0] for name in names} == prefixes
+    assert not [name for name in names if name.startswith("bert.")]
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_a_tensor_that_is_missing_is_named(tmp_path, kind):
+    from safetensors.numpy import save_file
+
+    folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model")
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    name = sorted(name for name in tensors if name.startswith(("bilstm.", "right_to_left.")))[0]
+    save_file({other: tensor for other, tensor in tensors.items() if other != name}, file)
+    with pytest.raises(ValueError, match=name):
+        BertClassifier.from_checkpoint(folder, **LENGTHS)
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_what_takes_a_bert_refuses_others(tmp_path, kind):
+    folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model")
+    for cls in (BertEncoder, BertPretrainer):
+        with pytest.raises(ValueError, match=f"has the encoder '{kind}', which is no BertEncoder"):
+            cls.from_checkpoint(folder)
+
+
+def test_a_bert_as_the_encoders_of_the_comparisons(tmp_path):
+    start = toy_classifier()
+    folder = start.save_checkpoint(tmp_path / "model")
+    ids, expected = toy_preprocessor()(toy_reviews(4)[0]), start.encoder.variables_by_path()
+    left = BertClassifier.from_checkpoint(folder, encoder="left_to_right", **LENGTHS)
+    assert left.encoder.attention_direction == "left_to_right"
+    assert not left.checkpoint_report.random
+
+    bilstm = BertClassifier.from_checkpoint(folder, ["no", "yes"], encoder="left_to_right_bilstm", seed=3, **LENGTHS)
+    assert isinstance(bilstm.encoder, BiLstmEncoder)
+    random = bilstm.checkpoint_report.random
+    assert random and all(path.startswith(("encoder/bilstm", "logits/")) for path in random)
+    np.testing.assert_array_equal(bilstm.encoder.encoder(ids)["sequence_output"], left.encoder(ids)["sequence_output"])
+
+    both = BertClassifier.from_checkpoint(folder, ["no", "yes"], encoder="two_directions", seed=3, **LENGTHS)
+    assert isinstance(both.encoder, TwoDirectionEncoder)
+    assert all(path.startswith("logits/") for path in both.checkpoint_report.random)
+    for part in both.encoder.bert_encoders():
+        for path, variable in part.variables_by_path().items():
+            np.testing.assert_array_equal(variable, expected[path])
+    np.testing.assert_array_equal(both.encoder(ids)["pooled_output"][:, :16], left.encoder(ids)["pooled_output"])
+
+
+def test_two_checkpoints_are_the_two_directions(tmp_path):
+    parts = make_encoder("two_directions", dtype="float32").bert_encoders()
+    folders = [part.save_checkpoint(tmp_path / part.attention_direction) for part in parts]
+    checkpoint, encoder = read_encoder(folders[0], "two_directions", folders[1], dtype="mixed_bfloat16")
+    assert encoder.dtype_policy.name == "mixed_bfloat16"
+    assert set(checkpoint.arrays) == set(encoder.variables_by_path("encoder/"))
+    with pytest.raises(ValueError, match='is for encoder="two_directions"'):
+        read_encoder(folders[0], right_to_left=folders[1])
+
+
+def test_the_seed_is_that_of_the_new_weights(tmp_path):
+    folder = toy_classifier().save_checkpoint(tmp_path / "model")
+    kernels = [
+        np.array(read_encoder(folder, "left_to_right_bilstm", seed=seed)[1].bilstm.weights[0]) for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(kernels[0], kernels[1])
+    assert np.abs(kernels[0] - kernels[2]).max() > 0.1
