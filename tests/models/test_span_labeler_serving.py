@@ -71,7 +71,7 @@ def test_the_model_answers_the_same(labeler, exported):
     assert [len(of_question) for of_question in answers] == [3, 3, 0, 0, 3, 3]
     for row, of_question in enumerate(answers):
         for number, answer in enumerate(of_question):
-            assert answer["text"] == CONTEXTS[row][answer["start"] : answer["end"]]
+            assert answer["text"] == " ".join(CONTEXTS[row][answer["start"] : answer["end"]].split())
             assert answer["text"] == served["n_best_answers"][row, number].numpy().decode()
 
 
