@@ -128,6 +128,11 @@ def test_a_process_without_this_package_answers(exported, tmp_path):
     assert answer.stdout.strip()
 
 
+def test_bytes_that_are_no_characters_are_within_an_answer(labeler):
+    (answers,) = labeler.answer([b"film"], [b"good \xff film"], n_best=20)
+    assert "good \ufffd film" in [answer["text"] for answer in answers]
+
+
 def test_what_cannot_be_answered_is_refused(labeler, tmp_path):
     bare = BertSpanLabeler(toy_encoder(), seed=1)
     with pytest.raises(ValueError, match="needs a preprocessor"):
