@@ -1,5 +1,6 @@
 """What an exported model of multiple choice answers to: prompts and choices in, the best choice out."""
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.models.serving import text_signatures
@@ -60,4 +61,7 @@ def ids_of_choices(preprocessor, prompts, choices):
 
 
 def _answers(logits):
-    return {"choice": tf.argmax(logits, axis=1, output_type=tf.int32), "probabilities": tf.nn.softmax(logits)}
+    # With one choice more, that is never the best: serialized examples of no questions have no choices, and argmax of
+    # nothing is an error.
+    best = tf.argmax(tf.pad(logits, [[0, 0], [0, 1]], constant_values=-np.inf), axis=1, output_type=tf.int32)
+    return {"choice": best, "probabilities": tf.nn.softmax(logits)}

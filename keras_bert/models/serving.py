@@ -57,7 +57,7 @@ def text_signatures(model, text_names, answer, answer_texts=None, several=()):
     }
 
 
-def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
+def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS, further=()):
     """Requests that run every signature once for one text and once for several.
 
     Args:
@@ -66,6 +66,7 @@ def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
             `segment_ids` and `padding_mask` are taken.
         texts: tuple of str, each of which stands for all inputs, or of dicts of name to str, or to a list of str where
             an input has several texts a row.
+        further: tuple of str, the names of further signatures, each of which takes the first text under its own name.
 
     Returns:
         list of `(signature name, {input name: array})`.
@@ -78,6 +79,7 @@ def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS):
             ("serving_default", inputs),
             ("tokens", {name: ids[name].numpy() for name in _ID_NAMES}),
             ("examples", {"examples": [_example(inputs, row) for row in range(len(some))]}),
+            *((name, {name: inputs[text_names[0]]}) for name in further),
         ]
     return requests
 
@@ -94,7 +96,9 @@ def _texts_of(value):
     return [value] if isinstance(value, str) else value
 
 
-def export_head(head, path, dtype, signatures, text_names, ids_of_texts=None, warmup_texts=_WARMUP_TEXTS, assets=None):
+def export_head(
+    head, path, dtype, signatures, text_names, ids_of_texts=None, warmup_texts=_WARMUP_TEXTS, further=(), assets=None
+):
     """Writes a head as a SavedModel that takes texts.
 
     Args:
@@ -103,7 +107,7 @@ def export_head(head, path, dtype, signatures, text_names, ids_of_texts=None, wa
         dtype: None, or one of `EXPORT_DTYPES` to store and compute in it.
         signatures: function of the head, in that dtype, that gives its signatures as `text_signatures` does.
         text_names: tuple of str, the names of the text inputs.
-        ids_of_texts, warmup_texts: as for `warmup_requests`; None is the preprocessor.
+        ids_of_texts, warmup_texts, further: as for `warmup_requests`; None is the preprocessor.
         assets: dict of file name to text, to be stored with the vocabulary; or None.
 
     Returns:
@@ -121,7 +125,7 @@ def export_head(head, path, dtype, signatures, text_names, ids_of_texts=None, wa
         signatures(served),
         [weight.value for weight in served.weights],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
-        warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts),
+        warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts, further),
     )
 
 

@@ -182,8 +182,8 @@ class BertSpanLabeler(TokenizedHead):
         """Answers questions from their contexts.
 
         Args:
-            questions: list of str.
-            contexts: list of str, one for each question; what is longer than the model is read in windows.
+            questions: list of str, or of bytes.
+            contexts: the same, one for each question; what is longer than the model is read in windows.
             n_best: int. How many answers each question gets.
             max_answer_length: int, most tokens of an answer.
             null_threshold: float, or None where every question has an answer. Otherwise the null answer, "", whose
@@ -234,7 +234,7 @@ class BertSpanLabeler(TokenizedHead):
             if null_threshold is not None and found["null_score"][row] - found["score"][row] > null_threshold:
                 null = [{"text": "", "score": found["null_score"][row], "start": 0, "end": 0}]
             answers = [
-                {"text": text.decode(), "score": score, "start": start, "end": end}
+                {"text": text.decode("utf-8", "replace"), "score": score, "start": start, "end": end}
                 for text, score, start, end in zip(*of_question, strict=True)
                 if end > start
             ]

@@ -256,6 +256,7 @@ class BertTokenClassifier(TokenizedHead):
             serving_signatures,
             TEXT_COLUMNS,
             lambda texts: ids_of_texts(self.preprocessor, texts["text"]),
+            further=("words",),
             assets={"labels.txt": "\n".join(self.labels) + "\n"},
         )
 

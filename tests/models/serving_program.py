@@ -1,10 +1,13 @@
-"""Answers requests with exported models as a server would, without this package; `test_classifier_serving.py` runs it.
+"""Answers requests with exported models as a server would, without this package; `test_exports.py` runs it.
 
     python -I serving_program.py JOB
 
-JOB is a JSON file: `model`, the folder of a SavedModel; `resaved`, a folder for a second copy of it; `requests`, a dict
-of signature name to `{input name: nested list}`, in which strings are written in Latin-1, a character a byte. The
-answers of every way to load the model go to `answers.json` beside JOB.
+JOB is a JSON file, a list of models. Of each: `model`, the folder of a SavedModel; `requests`, files of them in the
+form of the server's warm-up; `answers`, a folder; `ways`, a list of what to do with it: "loaded" by
+`tf.saved_model.load`, the TF1 "session", or "resaved" and loaded. In the folder it writes a file for every way, of that
+name, with a `PredictResponse` for each request, and `copy`, the model saved again. `result.json` beside JOB says of
+every model the method names of its signatures, under `methods`; and which of this package's modules there are, under
+`modules`, and whether it cannot be imported, under `absent`.
 """
 
 import json
@@ -25,6 +28,7 @@ sys.meta_path.insert(0, Absent)
 
 import tensorflow as tf  # noqa: E402
 import tensorflow_text  # noqa: E402, F401
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2  # noqa: E402
 
 
 def is_absent(name):
@@ -36,66 +40,82 @@ def is_absent(name):
     return False
 
 
-def encoded(values):
-    """A request's nested list with bytes for the strings."""
-    if isinstance(values, list):
-        return [encoded(value) for value in values]
-    return values.encode("latin-1") if isinstance(values, str) else values
+def read_requests(files):
+    """A list of pairs of a signature's name and a dict of arrays."""
+    logs = map(prediction_log_pb2.PredictionLog.FromString, tf.data.TFRecordDataset(files).as_numpy_iterator())
+    requests = [log.predict_log.request for log in logs]
+    return [
+        (request.model_spec.signature_name, {name: tf.make_ndarray(value) for name, value in request.inputs.items()})
+        for request in requests
+    ]
 
 
-def decoded(array):
-    """An answer's array as a nested list, fit for JSON."""
-    return array.astype(str).tolist() if array.dtype == object else array.tolist()
+def dtype_of(array):
+    """The data type of an array in TensorFlow, of an empty one of strings, too."""
+    return tf.string if array.dtype == object else array.dtype
+
+
+def write_answers(file, answers):
+    """Writes an iterator of dicts of arrays."""
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for answer in answers:
+            response = predict_pb2.PredictResponse()
+            for name, value in answer.items():
+                response.outputs[name].CopyFrom(tf.make_tensor_proto(value, dtype_of(value)))
+            writer.write(response.SerializeToString())
 
 
 def loaded_answers(folder, requests):
     """The answers of `tf.saved_model.load`."""
     model = tf.saved_model.load(folder)
-    answers = {}
-    for name, inputs in requests.items():
-        specs = model.signatures[name].structured_input_signature[1]
-        tensors = {key: tf.constant(values, specs[key].dtype) for key, values in inputs.items()}
-        answers[name] = {key: decoded(value.numpy()) for key, value in model.signatures[name](**tensors).items()}
-    return answers
+    for name, inputs in requests:
+        tensors = {key: tf.constant(values, dtype_of(values)) for key, values in inputs.items()}
+        yield {key: value.numpy() for key, value in model.signatures[name](**tensors).items()}
 
 
-def session_answers(folder, requests):
-    """The answers of the loader and the session of TensorFlow 1, which TensorFlow Serving is made of."""
-    answers = {}
+def session_answers(folder, requests, methods):
+    """The answers of the loader and the session of TensorFlow 1, which TensorFlow Serving is made of; fills `methods`
+    with the method name of every signature asked."""
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         meta_graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder)
-        for name, inputs in requests.items():
+        for name, inputs in requests:
             signature = meta_graph.signature_def[name]
+            methods[name] = signature.method_name
             feeds = {signature.inputs[key].name: values for key, values in inputs.items()}
-            fetches = {key: info.name for key, info in signature.outputs.items()}
-            answers[name] = {key: decoded(value) for key, value in session.run(fetches, feeds).items()}
-            answers[name]["method_name"] = signature.method_name
-    return answers
+            yield session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
 
 
-def save_again(folder, resaved):
+def save_again(folder, copy):
     """Loads a model, saves it elsewhere, and moves the copy."""
     model = tf.saved_model.load(folder)
-    tf.saved_model.save(model, f"{resaved}.before", signatures=model.signatures)
-    Path(f"{resaved}.before").rename(resaved)
+    tf.saved_model.save(model, f"{copy}.before", signatures=model.signatures)
+    Path(f"{copy}.before").rename(copy)
+
+
+def answer(model, requests, answers, ways):
+    """Answers requests with a model, in several ways; returns the method names of its signatures."""
+    answers, requests, methods = Path(answers), read_requests(requests), {}
+    for way in ways:
+        if way == "loaded":
+            found = loaded_answers(model, requests)
+        elif way == "session":
+            found = session_answers(model, requests, methods)
+        else:
+            save_again(model, answers / "copy")
+            found = loaded_answers(str(answers / "copy"), requests)
+        write_answers(answers / way, found)
+    return methods
 
 
 def main():
-    """Answers the job's requests in three ways."""
+    """Answers the requests of every model in the job."""
     job_file = Path(sys.argv[1])
-    job = json.loads(job_file.read_text())
-    requests = {
-        name: {key: encoded(value) for key, value in inputs.items()} for name, inputs in job["requests"].items()
-    }
-    answers = {
+    result = {
         "absent": is_absent("keras_bert"),
-        "loaded": loaded_answers(job["model"], requests),
-        "session": session_answers(job["model"], requests),
+        "methods": [answer(**model) for model in json.loads(job_file.read_text())],
     }
-    save_again(job["model"], job["resaved"])
-    answers["resaved"] = loaded_answers(job["resaved"], requests)
-    answers["modules"] = sorted(name for name in sys.modules if name.startswith(("keras_bert", "tests")))
-    job_file.with_name("answers.json").write_text(json.dumps(answers))
+    result["modules"] = sorted(name for name in sys.modules if name.startswith(("keras_bert", "tests")))
+    job_file.with_name("result.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

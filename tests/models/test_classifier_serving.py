@@ -1,26 +1,19 @@
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 import keras_bert
-from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations, unserved_operations
-from keras_bert.export.warmup import WARMUP_FILE
+from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations
 from keras_bert.models.classifier_serving import output_names, serving_signatures
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from keras_bert.text.vocabulary import load_vocabulary
 from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
-HARD_TEXTS = [b"", b" ", b"\xff\xfegood\xc3", b"\x00bad\x00 film", b"\x00", b"the good film " * 7143, b"[SEP] good"]
 OTHER_LABELS = ["very good", "very-good", "schlecht ä", "中文", "very_good_2"]
 OTHER_SCORES = ["score_very_good", "score_very_good_2", "score_schlecht__", "score___", "score_very_good_2_2"]
 # Wide enough that the weights, and not the names beside them, make the size of the variables file.
@@ -140,16 +133,6 @@ def test_every_signature_answers_batches_of_any_size_like_the_classifier(classif
         assert [label.decode() for label in answer["label"]] == names
 
 
-def test_every_signature_takes_any_bytes(classifier, signatures):
-    assert max(map(len, HARD_TEXTS)) >= 100_000
-    expected = classifier.predict_probabilities(HARD_TEXTS)
-    for answer in answers(signatures, classifier.preprocessor, text=HARD_TEXTS).values():
-        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
-    for text, row in zip(HARD_TEXTS, expected, strict=True):  # alone, too
-        alone = signatures["serving_default"](text=tf.constant([text]))["probabilities"]
-        np.testing.assert_allclose(alone, row[None], atol=1e-6)
-
-
 def test_ids_may_be_padded_to_any_length(classifier, signatures):
     ids = classifier.preprocessor(TEXTS[:4])
     expected = signatures["tokens"](**ids)["probabilities"]
@@ -191,7 +174,6 @@ def test_pairs(tmp_path):
     for answer in answers(signatures, classifier.preprocessor, text_a=a, text_b=b).values():
         np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
         assert [label.decode() for label in answer["label"]] == classifier.predict_labels((a, b))
-    run_warmup_requests(tmp_path / "1", signatures)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same number of rows"):
         signatures["serving_default"](text_a=tf.constant(a), text_b=tf.constant(b[:1]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Feature: text_b .* is required"):
@@ -235,7 +217,6 @@ def test_regression(tmp_path):
         np.testing.assert_allclose(answer["values"], expected, atol=1e-6)
         for column, name in enumerate(["values_2", "0", "text"]):
             np.testing.assert_array_equal(answer[name], answer["values"][:, column])
-    run_warmup_requests(tmp_path / "1", signatures)
 
 
 @pytest.mark.parametrize(
@@ -262,39 +243,10 @@ def test_every_weight_is_stored_once_and_nothing_of_the_optimizer(classifier, fo
     assert weights < variables_size(folder) < 1.03 * weights
 
 
-def test_vocabulary_and_labels_are_inside(classifier, folder):
-    assert load_vocabulary(folder / "assets" / "vocab.txt") == classifier.preprocessor.tokenizer.vocabulary
-    assert (folder / "assets" / "labels.txt").read_text() == "negative\npositive\n"
-
-
-def run_warmup_requests(folder, signatures):
-    """Runs the warm-up requests as the server does; returns the signatures asked and the sizes of the batches."""
-    asked = []
-    for record in tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator():
-        log = prediction_log_pb2.PredictionLog.FromString(record)
-        assert log.WhichOneof("log_type") == "predict_log"
-        request = log.predict_log.request
-        signature = signatures[request.model_spec.signature_name]
-        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
-        for name, spec in signature.structured_input_signature[1].items():
-            assert spec.dtype == inputs[name].dtype and spec.shape.is_compatible_with(inputs[name].shape)
-        rows = {len(output) for output in signature(**inputs).values()}
-        asked.append((request.model_spec.signature_name, *rows))
-    return asked
-
-
-def test_warmup_requests_run_every_signature_for_one_text_and_for_two(folder, signatures):
-    names = ("serving_default", "tokens", "examples")
-    assert run_warmup_requests(folder, signatures) == [(name, rows) for rows in (1, 2) for name in names]
-
-
 def test_operations_are_those_of_the_server(folder):
     operations = graph_operations(folder)
-    assert unserved_operations(folder) == []
     assert operations & SERVED_TEXT_OPS == {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
-    # No table, no iterator and no random state: what a session must initialize is the variables alone.
     assert {"VarHandleOp", "RestoreV2", "ParseExampleV2"} <= operations
-    assert not [name for name in operations if name.startswith(("HashTable", "LookupTable", "Iterator", "Stateless"))]
 
 
 def test_bfloat16_halves_the_file_and_keeps_the_probabilities(classifier, folder, tmp_path):
@@ -363,37 +315,6 @@ def test_the_documented_configuration_and_python_code_work(folder, capsys):
     exec(code.replace("models/reviews/1", str(folder)), {})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] in ("negative", "positive") for line in lines] == [True, True]
-
-
-@pytest.mark.slow
-def test_a_fresh_process_without_this_package_gives_the_same_answers(classifier, folder, tmp_path):
-    texts = [as_bytes(text) for text in (*TEXTS[:5], *HARD_TEXTS)]
-    ids = {name: values.numpy().tolist() for name, values in classifier.preprocessor(texts).items()}
-    requests = {
-        "serving_default": {"text": [text.decode("latin-1") for text in texts]},
-        "examples": {"examples": [row.decode("latin-1") for row in examples(text=texts).numpy()]},
-        "tokens": ids,
-    }
-    job = {"model": str(folder), "resaved": str(tmp_path / "resaved"), "requests": requests}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    program = Path(__file__).with_name("serving_program.py")
-    command = [sys.executable, "-I", str(program), str(tmp_path / "job.json")]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-
-    result = json.loads((tmp_path / "answers.json").read_text())
-    assert result["absent"] is True
-    assert result["modules"] == []
-    expected, names = classifier.predict_probabilities(texts), classifier.predict_labels(texts)
-    for way in ("loaded", "session", "resaved"):
-        for signature in requests:
-            answer = result[way][signature]
-            np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
-            np.testing.assert_allclose(answer["score_positive"], expected[:, 1], atol=1e-6)
-            assert answer["label"] == names
-            assert answer.get("method_name") == ("tensorflow/serving/predict" if way == "session" else None)
-    assert load_vocabulary(tmp_path / "resaved" / "assets" / "vocab.txt") == VOCABULARY
-    assert (tmp_path / "resaved" / "assets" / "labels.txt").read_text() == "negative\npositive\n"
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -4,7 +4,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
+from keras_bert.export.warmup import WARMUP_FILE
 from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.tags import entities
 from keras_bert.text.tokenizer import BertTokenizer
@@ -181,22 +183,13 @@ def test_texts_are_parted_and_their_places_are_right(trained, tmp_path):
     assert loaded.signatures["tokens"](**batch)["probabilities"].shape == (1, 4, 5)
 
 
-@pytest.mark.slow
-def test_hostile_and_empty_requests(tmp_path):
-    signature = tf.saved_model.load(str(toy_model().export(tmp_path / "1"))).signatures["serving_default"]
-    hostile = [
-        b"",
-        b" \t",
-        b"\xff\xfegood\xc3 film",
-        b"\x00bad\x00 film",
-        b"the good film " * 500,
-        b"[SEP] good",
-        b"...",
-    ]
-    served = signature(text=tf.constant(hostile))
-    assert served["word_count"].numpy().tolist() == [0, 0, 2, 2, 1500, 4, 3]
-    empty = signature(text=tf.constant([], tf.string))
-    assert empty["words"].shape[0] == empty["entity_count"].shape[0] == 0
+def test_every_signature_is_warmed_up(tmp_path):
+    folder = toy_model().export(tmp_path / "1")
+    records = tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator()
+    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
+    names = [request.model_spec.signature_name for request in requests]
+    assert names == ["serving_default", "tokens", "examples", "words"] * 2
+    assert list(requests[3].inputs) == ["words"]
 
 
 def test_parts_of_speech_have_no_entities():

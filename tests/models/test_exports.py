@@ -1,0 +1,360 @@
+"""Every head, exported and moved, answers in a process without this package as its model does.
+
+A new head is one entry more in `exported_heads.heads`.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from keras_bert.export.ops import graph_operations, unserved_operations
+from keras_bert.export.warmup import WARMUP_FILE, write_warmup_requests
+from keras_bert.text.vocabulary import load_vocabulary
+from keras_bert.text.words import WORD_SEPARATORS
+from tests.models.exported_heads import HOSTILE, WAYS, Head, as_bytes, heads
+from tests.toys import VOCABULARY
+
+ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
+SIGNATURES = ("serving_default", "examples")
+
+pytestmark = pytest.mark.slow
+
+
+class Request(NamedTuple):
+    """A request to one signature.
+
+    Attributes:
+        kind: str, what it is for: "warm-up", "ordinary", "hostile", "none", or "row 3" for one row of the hostile one.
+        signature: str.
+        inputs: dict of name to array.
+    """
+
+    kind: str
+    signature: str
+    inputs: dict[str, np.ndarray]
+
+
+class Export(NamedTuple):
+    """An exported head and what it answered in another process.
+
+    Attributes:
+        head: a `Head`.
+        model: the model that was exported.
+        folder: Path of the export, which was moved there.
+        requests: list of `Request`.
+        answers: dict of way to list of answers, one for each request, dicts of name to array.
+        methods: dict of signature to method name.
+        copy: Path of what that process saved again.
+    """
+
+    head: Head
+    model: Any
+    folder: Path
+    requests: list[Request]
+    answers: dict[str, list[dict[str, np.ndarray]]]
+    methods: dict[str, str]
+    copy: Path
+
+    @property
+    def warmup(self):
+        """The requests that the export holds for its server."""
+        return [request for request in self.requests if request.kind == "warm-up"]
+
+    def asked(self, kind, signature):
+        """The inputs of the one request of a kind to a signature."""
+        return self.requests[self._number(kind, signature)].inputs
+
+    def answered(self, way, kind, signature):
+        """The answer to that request."""
+        return self.answers[way][self._number(kind, signature)]
+
+    def _number(self, kind, signature):
+        (number,) = [i for i, request in enumerate(self.requests) if request[:2] == (kind, signature)]
+        return number
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    """All heads, exported, moved, and asked in one other process; with what that said of itself."""
+    place = tmp_path_factory.mktemp("exports")
+    exported, jobs = {}, []
+    for name, head in heads().items():
+        model, folder = head.model(), place / "moved" / name / "7"
+        folder.parent.mkdir(parents=True)
+        model.export(place / "1", **head.arguments).rename(folder)
+        asked = requests_to(head, model)
+        write_warmup_requests(place / name, [request[1:] for request in asked])
+        files = [str(folder / WARMUP_FILE), str(place / name / WARMUP_FILE)]
+        jobs.append({"model": str(folder), "requests": files, "answers": str(place / name), "ways": head.ways})
+        exported[name] = (head, model, folder, [*warmup_of(folder), *asked])
+    (place / "job.json").write_text(json.dumps(jobs))
+    program = Path(__file__).with_name("serving_program.py")
+    command = [sys.executable, "-I", str(program), str(place / "job.json")]
+    finished = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr[-5000:]
+    result = json.loads((place / "result.json").read_text())
+    exports = {
+        name: Export(*export, read_answers(place / name, export[0].ways), methods, place / name / "copy")
+        for (name, export), methods in zip(exported.items(), result["methods"], strict=True)
+    }
+    return exports, result
+
+
+@pytest.fixture(params=heads())
+def export(process, request):
+    return process[0][request.param]
+
+
+def requests_to(head, model):
+    """Every kind of request, in the forms that all signatures take."""
+    asked = []
+    for kind, columns in (("ordinary", head.columns), ("hostile", head.hostile)):
+        asked.append(Request(kind, "serving_default", {name: strings(values) for name, values in columns.items()}))
+        asked.append(Request(kind, "examples", {"examples": strings(examples_of(columns))}))
+        if head.words:
+            asked.append(Request(kind, "words", {"words": strings(columns[head.words])}))
+    ids = {name: values.numpy() for name, values in head.ids(model, head.columns).items() if name in ID_NAMES}
+    asked.append(Request("ordinary", "tokens", ids))
+    hostile = {name: strings(values) for name, values in head.hostile.items()}
+    rows = [
+        Request(f"row {row}", "serving_default", {name: values[row : row + 1] for name, values in hostile.items()})
+        for row in range(len(HOSTILE))
+    ]
+    none = [
+        Request("none", request.signature, {name: values[:0] for name, values in request.inputs.items()})
+        for request in asked
+        if request.kind == "ordinary"
+    ]
+    return asked + rows + none
+
+
+def strings(values):
+    """An array of bytes of texts, or of lists of them."""
+    return np.array(
+        [[as_bytes(text) for text in value] if isinstance(value, list) else as_bytes(value) for value in values], object
+    )
+
+
+def examples_of(columns):
+    """Serialized tf.Examples with the columns as features."""
+    rows = []
+    for values in zip(*columns.values(), strict=True):
+        features = {
+            name: tf.train.Feature(bytes_list=tf.train.BytesList(value=np.ravel(strings([value]))))
+            for name, value in zip(columns, values, strict=True)
+        }
+        rows.append(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+    return rows
+
+
+def warmup_of(folder):
+    """The requests that an export holds for its server."""
+    requests = []
+    for record in tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        assert log.WhichOneof("log_type") == "predict_log"
+        request = log.predict_log.request
+        inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
+        requests.append(Request("warm-up", request.model_spec.signature_name, inputs))
+    return requests
+
+
+def read_answers(folder, ways):
+    """The answers in every way."""
+    return {way: [*map(arrays_of, tf.data.TFRecordDataset(str(folder / way)).as_numpy_iterator())] for way in ways}
+
+
+def arrays_of(record):
+    """The outputs in a serialized response."""
+    outputs = predict_pb2.PredictResponse.FromString(record).outputs
+    return {name: tf.make_ndarray(value) for name, value in outputs.items()}
+
+
+def signatures_of(folder):
+    """The signatures that an export says it has."""
+    saved_model = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    return saved_model.meta_graphs[0].signature_def
+
+
+def check_answer(answer, expected):
+    """Compares the outputs of a signature with rows of differing length, which it fills up with "" and 0."""
+    tolerance = 1e-5 if any("logits" in name or name == "null_score" for name in expected) else 1e-6
+    assert answer.keys() == expected.keys()
+    for name, rows in expected.items():
+        array = decoded(answer[name])
+        wanted = filled_up(rows, np.full(array.shape, "" if array.dtype == object else 0, array.dtype))
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(array, wanted, atol=tolerance, err_msg=name)
+        else:
+            np.testing.assert_array_equal(array, wanted, err_msg=name)
+
+
+def decoded(array):
+    """Strings as str, anything else as it is."""
+    if array.dtype != object:
+        return array
+    return np.array([value.decode("utf-8", "replace") for value in array.ravel()], object).reshape(array.shape)
+
+
+def filled_up(rows, array):
+    """Rows of differing length in an array of blanks."""
+    assert len(rows) <= len(array)
+    for place, row in enumerate(rows):
+        if array.ndim > 1:
+            filled_up(row, array[place])
+        else:
+            array[place] = row
+    return array
+
+
+def test_the_other_process_has_nothing_of_this_package(process):
+    result = process[1]
+    assert result["absent"] is True
+    assert result["modules"] == []
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "hostile"])
+def test_texts_and_examples_get_the_models_own_answers(export, kind):
+    expected = export.head.answers(export.model, export.head.columns if kind == "ordinary" else export.head.hostile)
+    for way in export.head.ways:
+        for signature in SIGNATURES:
+            check_answer(export.answered(way, kind, signature), expected)
+
+
+def test_ids_get_the_models_own_answers(export):
+    head, ids = export.head, export.asked("ordinary", "tokens")
+    to_columns = head.answers_to_ids is None
+    expected = head.answers(export.model, head.columns) if to_columns else head.answers_to_ids(export.model, ids)
+    for way in head.ways:
+        check_answer(export.answered(way, "ordinary", "tokens"), expected)
+
+
+@pytest.mark.parametrize("name", [name for name, head in heads().items() if head.words])
+@pytest.mark.parametrize("kind", ["ordinary", "hostile"])
+def test_words_get_the_models_own_tags(process, name, kind):
+    export = process[0][name]
+    texts = [text.decode("utf-8", "replace") for text in export.asked(kind, "words")["words"]]
+    sentences = [[word for word in re.split(f"[{WORD_SEPARATORS}]", text) if word] for text in texts]
+    counts = [len(words) for words in sentences]
+    expected = {"words": sentences, "tags": export.model.predict_tags(sentences), "word_count": counts}
+    for way in export.head.ways:
+        answer = export.answered(way, kind, "words")
+        assert answer.keys() == export.answered(way, kind, "serving_default").keys()
+        check_answer({output: answer[output] for output in expected}, expected)
+
+
+def test_every_output_has_a_row_for_each_of_the_request(export):
+    for way in export.head.ways:
+        for request, answer in zip(export.requests, export.answers[way], strict=True):
+            (rows,) = {len(values) for values in request.inputs.values()}
+            assert {name: len(output) for name, output in answer.items()} == dict.fromkeys(answer, rows)
+
+
+def test_nothing_is_asked_and_answered(export):
+    signatures = signatures_of(export.folder)
+    asked = [request for request in export.requests if request.kind == "none"]
+    assert {request.signature for request in asked} == {name for name in signatures if not name.startswith("__")}
+    for way in export.head.ways:
+        for request in asked:
+            answer, outputs = export.answered(way, "none", request.signature), signatures[request.signature].outputs
+            assert answer.keys() == outputs.keys()
+            for name, output in answer.items():
+                assert output.dtype == tf.as_dtype(outputs[name].dtype).as_numpy_dtype
+                assert tf.TensorShape(outputs[name].tensor_shape).is_compatible_with(output.shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "shape"),
+    [
+        ("classifier", "probabilities", (0, 2)),
+        ("pretrainer", "words", (0, 0, 3)),
+        ("span_labeler", "n_best_answers", (0, 20)),
+        ("multiple_choice", "probabilities", (0, 3)),
+        ("token_classifier", "words", (0, 0)),
+        ("token_classifier", "entity_count", (0,)),
+    ],
+)
+def test_the_shape_of_nothing(process, name, output, shape):
+    assert process[0][name].answered("loaded", "none", "serving_default")[output].shape == shape
+
+
+def test_requests_that_a_server_joins_are_answered_as_they_are_alone(export):
+    # A server with batching joins the rows of requests, and parts those of the outputs, which are wider then.
+    joined = export.answered("loaded", "hostile", "serving_default")
+    for row in range(len(HOSTILE)):
+        alone = export.answered("loaded", f"row {row}", "serving_default")
+        check_answer(
+            {name: output[row : row + 1] for name, output in joined.items()},
+            {name: decoded(output) for name, output in alone.items()},
+        )
+
+
+def test_words_of_hostile_texts(process):
+    counts = process[0]["token_classifier"].answered("loaded", "hostile", "serving_default")["word_count"].tolist()
+    assert counts == [0, 0, 2, 2, 1, 501, 16, 4, 4, 3, 8]
+
+
+def test_warmup_requests_ask_every_signature_for_one_text_and_for_two(export):
+    # They stand before the requests of this test, and were answered with them in every way.
+    requests, signatures = export.warmup, signatures_of(export.folder)
+    names = [name for name in signatures if not name.startswith("__")]
+    assert sorted(request.signature for request in requests) == sorted(names * 2)
+    for number, request in enumerate(requests):
+        specs = signatures[request.signature].inputs
+        assert request.inputs.keys() == specs.keys()
+        for name, value in request.inputs.items():
+            assert tf.as_dtype(specs[name].dtype) == (tf.string if value.dtype == object else value.dtype)
+            assert tf.TensorShape(specs[name].tensor_shape).is_compatible_with(value.shape)
+            if name not in ID_NAMES:  # a long text may have several windows of ids
+                assert len(value) == (1 if number < len(names) else 2)
+
+
+def test_it_can_be_served(export):
+    operations = graph_operations(export.folder)
+    assert unserved_operations(export.folder) == []
+    # No table, no iterator and no random state: what a session must initialize is the variables alone.
+    assert not [name for name in operations if name.startswith(("HashTable", "LookupTable", "Iterator", "Stateless"))]
+    if "session" in export.head.ways:
+        names = {name for name in signatures_of(export.folder) if not name.startswith("__")}
+        assert export.methods == dict.fromkeys(names, "tensorflow/serving/predict")
+
+
+def test_files_are_inside_and_are_saved_again(export):
+    folders = [export.folder, *([export.copy] if "resaved" in export.head.ways else [])]
+    labels = getattr(export.model, "labels", None)
+    for folder in folders:
+        assert load_vocabulary(folder / "assets" / "vocab.txt") == VOCABULARY
+        if labels:
+            assert (folder / "assets" / "labels.txt").read_text("utf-8") == "\n".join(labels) + "\n"
+        assert len(list((folder / "assets").iterdir())) == (2 if labels else 1)
+
+
+@pytest.mark.parametrize("name", [name for name, head in heads().items() if head.ways == WAYS])
+def test_bfloat16_halves_the_file_and_keeps_the_answers(process, name, tmp_path):
+    export = process[0][name]
+    folder = export.model.export(tmp_path / "1", dtype="bfloat16", **export.head.arguments)
+    assert unserved_operations(folder) == []
+    assert variables_size(folder) < 0.55 * variables_size(export.folder)
+    loaded, differences = tf.saved_model.load(folder), []
+    for signature in ("serving_default", "tokens"):
+        inputs = {key: tf.constant(value) for key, value in export.asked("ordinary", signature).items()}
+        answer, expected = loaded.signatures[signature](**inputs), export.answered("loaded", "ordinary", signature)
+        for output in {"probabilities", "scores", "start_logits", "null_score"} & answer.keys():
+            assert answer[output].dtype == tf.float32
+            differences.append(np.abs(answer[output] - expected[output]).max())
+    assert len(differences) == 2
+    assert min(differences) > 1e-5 and max(differences) < 0.05
+
+
+def variables_size(folder):
+    """The bytes of all weights."""
+    return (folder / "variables" / "variables.data-00000-of-00001").stat().st_size
