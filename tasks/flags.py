@@ -86,8 +86,8 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
     flags.DEFINE_string(
         "init_checkpoint_right_to_left",
         None,
-        "With --encoder=two_directions: weights of the one from right to left, where --init_checkpoint "
-        "has those of the other; default: the same ones, if trained in both directions.",
+        "With --encoder=two_directions: the weights from right to left, where --init_checkpoint has the others. "
+        "Default: the same, if they were trained in both directions.",
     )
     flags.register_multi_flags_validator(["encoder", "init_checkpoint_right_to_left"], _has_two_directions)
     flags.DEFINE_float("epochs", 3.0, "Passes over the training examples, more than 0.")

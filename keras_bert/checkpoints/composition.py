@@ -74,7 +74,9 @@ class Composition:
         Returns:
             int.
         """
-        return {BERT: hidden_size, BILSTM: 2 * (self.bilstm_units or 0), TWO_DIRECTIONS: 2 * hidden_size}[self.kind]
+        if self.kind == BERT:
+            return hidden_size
+        return 2 * (self.bilstm_units if self.kind == BILSTM else hidden_size)
 
     def name(self, arguments: Mapping[str, Any]) -> str:
         """What the encoder is called in messages and by `keras_bert.checkpoints.conversion`.

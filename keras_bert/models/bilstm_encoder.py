@@ -32,7 +32,8 @@ class BiLstmEncoder(ComposedEncoder):
         hidden_states: with `return_hidden_states=True`, the encoder's, and behind them the BiLSTM's output.
 
     Raises:
-        ValueError: if the encoder has a pooler, which nothing would use, or `units` is no positive number.
+        ValueError: if the encoder is no `BertEncoder`, or has a pooler, which nothing would use; or if `units` is no
+            positive number.
 
     Example:
 
@@ -47,13 +48,12 @@ class BiLstmEncoder(ComposedEncoder):
     PARTS = ("encoder",)
 
     def __init__(self, encoder, units=None, with_pooler=True, seed=None, name=None, trainable=True):
-        super().__init__(encoder, name)
+        super().__init__({"encoder": encoder}, name)
         if encoder.with_pooler:
             raise ValueError("the BiLSTM has a pooler of its own: make the encoder below it with with_pooler=False")
         self.units = encoder.hidden_size // 2 if units is None else units
         if isinstance(self.units, bool) or not isinstance(self.units, int) or self.units < 1:
             raise ValueError(f"units must be a positive whole number, got {units!r}")
-        self.encoder = encoder
         self.hidden_size = 2 * self.units
         self.with_pooler = with_pooler
         self.seed = seed

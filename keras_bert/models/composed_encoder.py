@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.models.encoder import require_ids
+from keras_bert.models.encoder import BertEncoder, require_ids
 from keras_bert.models.weights import relative_variables
 
 
@@ -13,14 +13,22 @@ class ComposedEncoder(keras.Model):
     `with_pooler`.
 
     Args:
-        encoder: the first of them, whose sizes and dtype the whole has.
+        encoders: dict of attribute to `BertEncoder`. The first gives the whole its sizes and its dtype.
         name: as for every Keras model.
+
+    Raises:
+        ValueError: if one of them is something else.
     """
 
     PARTS = ()
 
-    def __init__(self, encoder, name=None):
-        super().__init__(dtype=encoder.dtype_policy, name=name)
+    def __init__(self, encoders, name=None):
+        for part, encoder in encoders.items():
+            if not isinstance(encoder, BertEncoder):
+                raise ValueError(f"{part} must be a BertEncoder, got {encoder!r}")
+        super().__init__(dtype=encoders[self.PARTS[0]].dtype_policy, name=name)
+        for part, encoder in encoders.items():
+            setattr(self, part, encoder)
 
     def bert_encoders(self):
         """list of the `BertEncoder`s that it is made of."""

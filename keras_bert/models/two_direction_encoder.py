@@ -30,7 +30,7 @@ class TwoDirectionEncoder(ComposedEncoder):
         hidden_states: with `return_hidden_states=True`, a list of `num_hidden_layers + 1` tensors, embeddings first.
 
     Raises:
-        ValueError: if one of them is of another direction, or they differ in their arguments.
+        ValueError: if one of them is no `BertEncoder` or of another direction, or they differ in their arguments.
 
     Example:
 
@@ -45,9 +45,7 @@ class TwoDirectionEncoder(ComposedEncoder):
     PARTS = (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 
     def __init__(self, left_to_right, right_to_left, name=None, trainable=True):
-        super().__init__(left_to_right, name)
-        self.left_to_right = left_to_right
-        self.right_to_left = right_to_left
+        super().__init__({LEFT_TO_RIGHT: left_to_right, RIGHT_TO_LEFT: right_to_left}, name)
         for direction in self.PARTS:
             found = getattr(self, direction).attention_direction
             if found != direction:

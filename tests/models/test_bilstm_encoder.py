@@ -41,6 +41,8 @@ def test_width():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="with with_pooler=False"):
         BiLstmEncoder(toy_encoder())
+    with pytest.raises(ValueError, match="encoder must be a BertEncoder, got <TwoDirectionEncoder"):
+        BiLstmEncoder(make_encoder("two_directions", with_pooler=False))
     with pytest.raises(ValueError, match="units must be a positive whole number, got 0"):
         BiLstmEncoder(toy_encoder(with_pooler=False), units=0)
     with pytest.raises(ValueError, match="give each a row, without sequence_ids"):
