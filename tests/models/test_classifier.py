@@ -440,7 +440,7 @@ def test_a_pydataset_of_ids_is_handed_to_keras():
 
 def test_repeated_fits_visit_the_texts_in_other_orders():
     classifier = toy_classifier()
-    assert classifier._next_shuffle_seed() != classifier._next_shuffle_seed()
+    assert classifier.next_shuffle_seed() != classifier.next_shuffle_seed()
 
 
 def test_class_weights_belong_to_the_own_loss():
