@@ -32,6 +32,7 @@ def run(*arguments):
         "inspect_pretraining_data",
         "plot_run",
         "prepare_corpus",
+        "serving_client",
         "triviaqa_to_squad",
     ],
 )

@@ -1,0 +1,1 @@
+"""Clients of TensorFlow Serving, one for each of its protocols."""
