@@ -204,7 +204,7 @@ def use_trained(
     model = task.make_model(folder, trained=True, **model_arguments)
     if encoder not in (None, name_of_encoder(model.encoder)):
         raise ValueError(
-            f"{folder} has the encoder {name_of_encoder(model.encoder)!r}, and --encoder={encoder} is another: a model "
+            f"{folder} has the encoder {name_of_encoder(model.encoder)!r}, and {encoder!r} is another: a model "
             "is used with the encoder that it was trained with. Leave the flag out"
         )
     return use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype)

@@ -14,6 +14,14 @@ MODES = ("train", "eval", "predict", "export")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("bert", "linear")
 ENCODERS = ("left_to_right", "left_to_right_bilstm", "two_directions")
+MIXES = (
+    "embeddings",
+    "second_to_last",
+    "last",
+    "weighted_sum_last_four",
+    "concat_last_four",
+    "weighted_sum_all",
+)
 
 
 def define_training_flags(schedule="bert"):
@@ -83,6 +91,14 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
         "Another encoder for the checkpoint's weights, as the paper compares them (section 5.1); default: its own. "
         "Weights that were trained in both directions give a quick look, and no fair comparison.",
     )
+    flags.DEFINE_enum(
+        "features",
+        None,
+        MIXES,
+        "The feature-based approach (section 5.3): a BERT that does not learn, and two new BiLSTMs on this mix of its "
+        "layers. They want a higher --learning_rate than a BERT, such as 1e-3.",
+    )
+    flags.register_multi_flags_validator(["encoder", "features"], _has_one_encoder)
     flags.DEFINE_string(
         "init_checkpoint_right_to_left",
         None,
@@ -155,7 +171,7 @@ def fine_tuning_arguments():
         **training,
         "modes": tuple(values.mode),
         "init_checkpoint": values.init_checkpoint,
-        "encoder": values.encoder,
+        "encoder": f"features_{values.features}" if values.features else values.encoder,
         "init_checkpoint_right_to_left": values.init_checkpoint_right_to_left,
         "learning_rates": rates,
         "seeds": [values.seed + restart for restart in range(values.restarts)],
@@ -253,6 +269,12 @@ def _are_rates(rates):
         return False
     positive = numbers is not None and all(0 < number < float("inf") for number in numbers)
     return numbers is None or (bool(numbers) and positive and len(set(numbers)) == len(numbers))
+
+
+def _has_one_encoder(values):
+    if values["encoder"] is not None and values["features"] is not None:
+        raise flags.ValidationError("give --encoder or --features, not both")
+    return True
 
 
 def _has_two_directions(values):

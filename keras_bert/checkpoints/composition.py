@@ -1,4 +1,4 @@
-"""What an encoder is made of: one BERT, one with a BiLSTM on top, or two of one direction each."""
+"""What an encoder is made of: one BERT, one with BiLSTMs on top, or two of one direction each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,16 +16,22 @@ from keras_bert.checkpoints.layout import (
 BERT, BILSTM, TWO_DIRECTIONS = "bert", "bilstm", "two_directions"
 _KINDS = (BERT, BILSTM, TWO_DIRECTIONS)
 _ENCODER = "encoder/"
+_WEIGHTED_LAST_FOUR, _CONCAT_LAST_FOUR, _WEIGHTED_ALL = "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
+# The paper's mixes of layers (section 5.3 and table 7).
+MIXES = ("embeddings", "second_to_last", "last", _WEIGHTED_LAST_FOUR, _CONCAT_LAST_FOUR, _WEIGHTED_ALL)
 
 
 @dataclass(frozen=True)
 class Composition:
-    """What an encoder is made of (paper, arXiv 1810.04805, section 5.1).
+    """What an encoder is made of (paper, arXiv 1810.04805, sections 5.1 and 5.3).
 
     Args:
-        kind: str, "bert" for one BERT, "bilstm" for one with a BiLSTM on top, or "two_directions" for one from left to
+        kind: str, "bert" for one BERT, "bilstm" for one with BiLSTMs on top, or "two_directions" for one from left to
             right beside one from right to left, both of the same sizes.
-        bilstm_units: int, width of each of the two LSTMs; None where there are none.
+        bilstm_units: int, width of each of the two LSTMs of a BiLSTM; None where there are none.
+        bilstm_layers: int, how many BiLSTMs there are.
+        features: str, the mix of the BERT's layers that the BiLSTMs read, one of `MIXES`, while the BERT itself does
+            not learn; None is its output.
 
     Example:
 
@@ -35,6 +41,8 @@ class Composition:
 
     kind: str = BERT
     bilstm_units: int | None = None
+    bilstm_layers: int = 1
+    features: str | None = None
 
     def folders(self, arguments: Mapping[str, Any]) -> dict[str, str]:
         """Where the variables of each BERT stand.
@@ -63,7 +71,27 @@ class Composition:
             folders = self.folders(arguments).values()
             return {moved(path, folder): shape for folder in folders for path, shape in of_bert.items()}
         below = {path: shape for path, shape in of_bert.items() if path not in POOLER_PATHS}
-        return below | _bilstm_shapes(arguments["hidden_size"], self.bilstm_units)
+        return below | self._bilstm_shapes(arguments)
+
+    def _bilstm_shapes(self, arguments):
+        width, units, shapes = arguments["hidden_size"], self.bilstm_units, {}
+        if self.features == _CONCAT_LAST_FOUR:
+            width = 4 * width
+        mixed = {_WEIGHTED_LAST_FOUR: 4, _WEIGHTED_ALL: arguments["num_hidden_layers"]}
+        if self.features in mixed:
+            mix = f"{_ENCODER}layer_mix"
+            shapes = {f"{mix}/layer_weights": (mixed[self.features],), f"{mix}/scale": ()}
+        for layer in range(self.bilstm_layers):
+            for lstm in ("forward", "backward"):
+                cell = f"{_ENCODER}bilstm_{layer}/{lstm}/lstm_cell"
+                shapes |= {
+                    f"{cell}/kernel": (width, 4 * units),
+                    f"{cell}/recurrent_kernel": (units, 4 * units),
+                    f"{cell}/bias": (4 * units,),
+                }
+            width = 2 * units
+        pooler = f"{_ENCODER}bilstm_pooler"
+        return {**shapes, f"{pooler}/kernel": (width, width), f"{pooler}/bias": (width,)}
 
     def head_width(self, hidden_size: int) -> int:
         """Width of the vectors that a head reads.
@@ -85,7 +113,8 @@ class Composition:
             arguments: mapping of a BERT's constructor arguments, of which `attention_direction` is looked at.
 
         Returns:
-            str: the direction, with "_bilstm" behind it where there is one; or "two_directions".
+            str: the direction, with "_bilstm" behind it where there is one; "features_" and the mix; or
+            "two_directions".
 
         Example:
 
@@ -95,10 +124,29 @@ class Composition:
         if self.kind == TWO_DIRECTIONS:
             return TWO_DIRECTIONS
         direction = arguments.get("attention_direction", BIDIRECTIONAL)
+        if self.features is not None:
+            return features_name(self.features)
         return direction if self.kind == BERT else f"{direction}_{BILSTM}"
 
 
 ONE_BERT = Composition()
+
+
+def features_name(mix: str) -> str:
+    """What the encoder is called whose BiLSTMs read a mix of a BERT's layers (source: none in BERT).
+
+    Args:
+        mix: str, one of `MIXES`.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> features_name("concat_last_four")
+    'features_concat_last_four'
+    """
+    return f"features_{mix}"
 
 
 def moved(path: str, folder: str) -> str:
@@ -130,33 +178,25 @@ def read_composition(config: Mapping[str, Any], path: Path) -> Composition:
         A Composition.
 
     Raises:
-        ValueError: if there is no such composition, or the width of a BiLSTM is missing.
+        ValueError: if there is no such composition, no such mix, or the width of a BiLSTM is missing.
 
     Example:
 
     >>> read_composition({"composition": "bilstm", "bilstm_units": 4}, Path("config.json"))
     Composition(kind='bilstm', bilstm_units=4)
     """
-    kind, units = config.get("composition", BERT), config.get("bilstm_units")
+    kind = config.get("composition", BERT)
     if kind not in _KINDS:
         raise ValueError(f"{path}: composition must be one of {_KINDS}; found {kind!r}. Correct the field.")
     if kind != BILSTM:
         return Composition(kind)
-    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-        raise ValueError(
-            f"{path}: bilstm_units must be a whole number of at least 1; found {units!r}. Correct the field."
-        )
-    return Composition(kind, units)
-
-
-def _bilstm_shapes(hidden_size, units):
-    shapes = {}
-    for lstm in ("forward", "backward"):
-        cell = f"{_ENCODER}bilstm/{lstm}/lstm_cell"
-        shapes |= {
-            f"{cell}/kernel": (hidden_size, 4 * units),
-            f"{cell}/recurrent_kernel": (units, 4 * units),
-            f"{cell}/bias": (4 * units,),
-        }
-    pooler = f"{_ENCODER}bilstm_pooler"
-    return {**shapes, f"{pooler}/kernel": (2 * units, 2 * units), f"{pooler}/bias": (2 * units,)}
+    numbers = {"bilstm_units": config.get("bilstm_units"), "bilstm_layers": config.get("bilstm_layers", 1)}
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(
+                f"{path}: {name} must be a whole number of at least 1; found {number!r}. Correct the field."
+            )
+    features = config.get("features")
+    if features not in (None, *MIXES):
+        raise ValueError(f"{path}: features must be one of {MIXES}; found {features!r}. Correct the field.")
+    return Composition(kind, **numbers, features=features)

@@ -1,15 +1,19 @@
-"""Checkpoints of BERTs as those of other encoders, for the comparisons of the paper (arXiv 1810.04805, section 5.1)."""
+"""Checkpoints of BERTs as those of other encoders, for the comparisons of the paper (arXiv 1810.04805, sections 5.1 and
+5.3)."""
 
 import dataclasses
 
 from absl import logging
 
 from keras_bert.checkpoints.checkpoint import Checkpoint
-from keras_bert.checkpoints.composition import BILSTM, TWO_DIRECTIONS, Composition, moved
+from keras_bert.checkpoints.composition import BILSTM, MIXES, TWO_DIRECTIONS, Composition, features_name, moved
 from keras_bert.checkpoints.layout import BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT
 
 LEFT_TO_RIGHT_BILSTM = "left_to_right_bilstm"
-ENCODERS = (LEFT_TO_RIGHT, LEFT_TO_RIGHT_BILSTM, TWO_DIRECTIONS)
+_FEATURES = {features_name(mix): mix for mix in MIXES}
+ENCODERS = (LEFT_TO_RIGHT, LEFT_TO_RIGHT_BILSTM, TWO_DIRECTIONS, *_FEATURES)
+# "A randomly initialized two-layer 768-dimensional BiLSTM" (section 5.3): of 384 units in each direction.
+_FEATURES_LAYERS, _FEATURES_UNITS = 2, 384
 
 
 def encoder_name(checkpoint: Checkpoint) -> str:
@@ -33,14 +37,16 @@ def encoder_name(checkpoint: Checkpoint) -> str:
 
 
 def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint whose weights are to be those of another encoder (paper, section 5.1).
+    """A checkpoint whose weights are to be those of another encoder (paper, sections 5.1 and 5.3).
 
     A head stays only where the encoder remains a single BERT.
 
     Args:
         checkpoint: Checkpoint of a BERT, bidirectional or from left to right, or of such an encoder already.
         encoder: str, "left_to_right"; "left_to_right_bilstm", with a BiLSTM of the BERT's width on top, which the
-            checkpoint has no weights of; or "two_directions".
+            checkpoint has no weights of; "two_directions"; or "features_" and one of
+            `keras_bert.checkpoints.composition.MIXES`, with two BiLSTMs on that mix of the layers of a BERT that does
+            not learn.
         right_to_left: Checkpoint of the other of two directions; None takes the bidirectional weights of `checkpoint`
             for both.
 
@@ -62,7 +68,11 @@ def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpo
     if encoder == LEFT_TO_RIGHT:
         return _in_direction(checkpoint, LEFT_TO_RIGHT)
     if encoder == LEFT_TO_RIGHT_BILSTM:
-        return _with_bilstm(_in_direction(checkpoint, LEFT_TO_RIGHT))
+        left = _in_direction(checkpoint, LEFT_TO_RIGHT)
+        return _with_bilstm(left, left.encoder_arguments["hidden_size"] // 2)
+    if encoder in _FEATURES:
+        bert = _in_direction(checkpoint, BIDIRECTIONAL)
+        return _with_bilstm(bert, _FEATURES_UNITS, _FEATURES_LAYERS, _FEATURES[encoder])
     if right_to_left is None:
         if encoder_name(checkpoint) != BIDIRECTIONAL:
             raise ValueError(
@@ -78,9 +88,9 @@ def _in_direction(checkpoint, direction):
     if found not in (BIDIRECTIONAL, direction):
         raise ValueError(
             f"{checkpoint.path} has the encoder {found!r}, whose weights are not for one that is {direction}; give a "
-            f"checkpoint that is {direction} or bidirectional"
+            f"checkpoint that is {' or '.join(sorted({direction, BIDIRECTIONAL}))}"
         )
-    if found == BIDIRECTIONAL:
+    if found == BIDIRECTIONAL != direction:
         logging.warning(
             "%s was trained in both directions: what it is worth %s says little about a model trained so",
             checkpoint.path,
@@ -90,9 +100,8 @@ def _in_direction(checkpoint, direction):
     return dataclasses.replace(checkpoint, encoder_arguments=arguments)
 
 
-def _with_bilstm(checkpoint):
-    units = checkpoint.encoder_arguments["hidden_size"] // 2
-    return dataclasses.replace(_encoder_alone(checkpoint), composition=Composition(BILSTM, units))
+def _with_bilstm(checkpoint, units, layers=1, features=None):
+    return dataclasses.replace(_encoder_alone(checkpoint), composition=Composition(BILSTM, units, layers, features))
 
 
 def _joined(left, right):

@@ -53,12 +53,8 @@ SPAN_PIECES = {
     "spans/kernel": Piece(("qa_outputs.weight",), transposed=True),
     "spans/bias": Piece(("qa_outputs.bias",)),
 }
-BILSTM_PIECES = {
-    **{
-        f"encoder/bilstm/{lstm}/lstm_cell/{weight}": Piece((f"bilstm.{lstm}.{weight}",))
-        for lstm in ("forward", "backward")
-        for weight in ("kernel", "recurrent_kernel", "bias")
-    },
+MIX_PIECES = {f"encoder/layer_mix/{weight}": Piece((f"layer_mix.{weight}",)) for weight in ("layer_weights", "scale")}
+BILSTM_POOLER_PIECES = {
     "encoder/bilstm_pooler/kernel": Piece(("bilstm.pooler.weight",), transposed=True),
     "encoder/bilstm_pooler/bias": Piece(("bilstm.pooler.bias",)),
 }
@@ -192,8 +188,19 @@ def pieces_of_composition(
         of_part = hugging_face_pieces(layers, names, prefix=f"{direction}.")
         pieces |= {moved(path, folder): piece for path, piece in of_part.items()}
     if composition.kind == BILSTM:
-        pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)} | BILSTM_PIECES
+        pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)}
+        pieces |= _bilstm_pieces(composition.bilstm_layers) | BILSTM_POOLER_PIECES
+        pieces |= MIX_PIECES if any("layer_mix" in path for path in composition.shapes(arguments)) else {}
     return pieces
+
+
+def _bilstm_pieces(layers):
+    return {
+        f"encoder/bilstm_{layer}/{lstm}/lstm_cell/{weight}": Piece((f"bilstm.{layer}.{lstm}.{weight}",))
+        for layer in range(layers)
+        for lstm in ("forward", "backward")
+        for weight in ("kernel", "recurrent_kernel", "bias")
+    }
 
 
 def is_one_bert(composition: Composition, arguments: Mapping[str, Any]) -> bool:

@@ -179,7 +179,7 @@ def _tensors(path, composition, arguments, arrays, architecture, classifier_argu
             + ". Pass all variables of the model by their paths, and its own constructor arguments."
         )
     return {
-        name: np.ascontiguousarray(tensor, np.dtype(dtype))
+        name: np.asarray(tensor, np.dtype(dtype), order="C")
         for variable in shapes
         for name, tensor in pieces[variable].split(np.asarray(arrays[variable])).items()
     }
@@ -210,7 +210,8 @@ def _configuration(composition, arguments, architecture, classifier_arguments, v
     if composition.kind != BERT:
         configuration["composition"] = composition.kind
     if composition.kind == BILSTM:
-        configuration["bilstm_units"] = composition.bilstm_units
+        names = ("bilstm_units", "bilstm_layers", "features")
+        configuration |= {name: getattr(composition, name) for name in names}
     if vocabulary is not None and _PADDING_TOKEN in vocabulary:
         configuration["pad_token_id"] = list(vocabulary).index(_PADDING_TOKEN)
     if classifier_arguments is not None:

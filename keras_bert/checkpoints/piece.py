@@ -52,7 +52,7 @@ class Piece:
         Returns:
             A dict {the file's name: shape in the file}.
         """
-        part = (*shape[:-1], shape[-1] // len(self.names))
+        part = tuple(shape) if len(self.names) == 1 else (*shape[:-1], shape[-1] // len(self.names))
         return {name: part[::-1] if self.transposed else part for name in self.names}
 
     def join(self, tensors: Sequence[np.ndarray]) -> np.ndarray:

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 EMBEDDINGS = "embeddings"
-SECOND_TO_LAST, LAST = "second_to_last_hidden", "last_hidden"
-WEIGHTED_LAST_FOUR, WEIGHTED_ALL = "weighted_sum_last_four_hidden", "weighted_sum_all_layers"
-CONCAT_LAST_FOUR = "concat_last_four_hidden"
+SECOND_TO_LAST, LAST = "second_to_last", "last"
+WEIGHTED_LAST_FOUR, WEIGHTED_ALL = "weighted_sum_last_four", "weighted_sum_all"
+CONCAT_LAST_FOUR = "concat_last_four"
 MIXES = (EMBEDDINGS, SECOND_TO_LAST, LAST, WEIGHTED_LAST_FOUR, CONCAT_LAST_FOUR, WEIGHTED_ALL)
 
 _WEIGHTED = (WEIGHTED_LAST_FOUR, WEIGHTED_ALL)
@@ -23,15 +23,15 @@ class LayerMix(keras.layers.Layer):
     at 1, which is the mean of the layers; nothing is random, so that there is no seed.
 
     Args:
-        mix: str. One of `MIXES`: "embeddings" (what enters the lowest block), "second_to_last_hidden", "last_hidden",
-            "weighted_sum_last_four_hidden", "concat_last_four_hidden" (the last one's vector stands last), or
-            "weighted_sum_all_layers" (of every block; the embeddings are no layer in the paper's count of 12).
+        mix: str. One of `MIXES`: "embeddings" (what enters the lowest block), "second_to_last", "last",
+            "weighted_sum_last_four", "concat_last_four" (the last one's vector stands last), or
+            "weighted_sum_all" (of every block; the embeddings are no layer in the paper's count of 12).
 
     Inputs:
         A list of float tensors [batch, length, hidden], embeddings first: `hidden_states` of a `BertEncoder`.
 
     Outputs:
-        float tensor [batch, length, hidden], four times as wide for "concat_last_four_hidden".
+        float tensor [batch, length, hidden], four times as wide for "concat_last_four".
 
     The weights are in float32, and so are the sums.
 
@@ -41,9 +41,9 @@ class LayerMix(keras.layers.Layer):
     Example:
 
     >>> hidden_states = [np.full([1, 2, 3], float(layer)) for layer in range(5)]  # of four blocks
-    >>> np.array(LayerMix("weighted_sum_all_layers")(hidden_states)).tolist()
+    >>> np.array(LayerMix("weighted_sum_all")(hidden_states)).tolist()
     [[[2.5, 2.5, 2.5], [2.5, 2.5, 2.5]]]
-    >>> tuple(LayerMix("concat_last_four_hidden")(hidden_states).shape)
+    >>> tuple(LayerMix("concat_last_four")(hidden_states).shape)
     (1, 2, 12)
     """
 

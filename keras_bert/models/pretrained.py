@@ -22,8 +22,10 @@ def read_encoder(path, encoder=None, right_to_left=None, seed=None, **encoder_ar
 
     Args:
         path: str or Path, as for `BertEncoder.from_checkpoint`.
-        encoder: str or None. None is the checkpoint's own encoder; "left_to_right", "left_to_right_bilstm" or
-            "two_directions" one of the paper's comparisons (section 5.1), made of a checkpoint of a BERT.
+        encoder: str or None. None is the checkpoint's own encoder; one of
+            `keras_bert.checkpoints.conversion.ENCODERS` another, made of a checkpoint of a BERT: "left_to_right",
+            "left_to_right_bilstm" or "two_directions" of the paper's comparisons (section 5.1), or, such as
+            "features_concat_last_four", BiLSTMs on features (section 5.3).
         right_to_left: str or Path or None. For two directions: the checkpoint of the one from right to left, where
             `path` is that of the one from left to right.
         seed: int or None. Seed of what the checkpoints have no weights of.
@@ -52,7 +54,14 @@ def _make_encoder(composition, arguments):
     if composition.kind == BILSTM:
         with_pooler = arguments.pop("with_pooler", True)
         below = BertEncoder(**arguments, with_pooler=False)
-        return BiLstmEncoder(below, composition.bilstm_units, with_pooler, derive_seed(seed, BILSTM))
+        return BiLstmEncoder(
+            below,
+            composition.bilstm_units,
+            composition.bilstm_layers,
+            composition.features,
+            with_pooler,
+            derive_seed(seed, BILSTM),
+        )
     left, right = (
         BertEncoder(
             **{**arguments, "attention_direction": direction, "seed": derive_seed(seed, direction), "name": direction}
@@ -211,5 +220,5 @@ def name_of_encoder(encoder):
 
 def _composition_of(encoder):
     if isinstance(encoder, BiLstmEncoder):
-        return Composition(BILSTM, encoder.units)
+        return Composition(BILSTM, encoder.units, encoder.num_layers, encoder.features)
     return Composition(TWO_DIRECTIONS) if isinstance(encoder, TwoDirectionEncoder) else ONE_BERT

@@ -21,11 +21,11 @@ def slowly(mix, layer_weights=None, scale=1.0):
     """The definition in float64."""
     chosen = {
         "embeddings": STATES[0],
-        "second_to_last_hidden": STATES[BLOCKS - 1],
-        "last_hidden": STATES[BLOCKS],
-        "weighted_sum_last_four_hidden": [STATES[i] for i in (3, 4, 5, 6)],
-        "concat_last_four_hidden": np.concatenate([STATES[i] for i in (3, 4, 5, 6)], axis=2),
-        "weighted_sum_all_layers": [STATES[i] for i in (1, 2, 3, 4, 5, 6)],
+        "second_to_last": STATES[BLOCKS - 1],
+        "last": STATES[BLOCKS],
+        "weighted_sum_last_four": [STATES[i] for i in (3, 4, 5, 6)],
+        "concat_last_four": np.concatenate([STATES[i] for i in (3, 4, 5, 6)], axis=2),
+        "weighted_sum_all": [STATES[i] for i in (1, 2, 3, 4, 5, 6)],
     }[mix]
     if mix not in WEIGHTED:
         return chosen
@@ -54,7 +54,7 @@ def test_equals_its_definition(mix):
 def test_only_weighted_sums_have_weights_and_they_start_as_means(mix):
     layer = LayerMix(mix)
     output = np.array(layer(STATES))
-    layers = {"weighted_sum_last_four_hidden": 4, "weighted_sum_all_layers": BLOCKS}.get(mix)
+    layers = {"weighted_sum_last_four": 4, "weighted_sum_all": BLOCKS}.get(mix)
     assert layer.count_params() == (layers + 1 if layers else 0)
     if layers:
         np.testing.assert_allclose(output, np.mean(STATES[-layers:], axis=0), rtol=1e-5, atol=1e-6)
@@ -79,7 +79,7 @@ def test_gradients_reach_the_weights_and_the_layers(mix):
     of_weights, of_states = tape.gradient(loss, [[weight.value for weight in layer.trainable_weights], states])
     assert len(of_weights) == 2
     assert all(np.abs(np.array(gradient)).max() > 1e-3 for gradient in of_weights)
-    taken = 4 if mix == "weighted_sum_last_four_hidden" else BLOCKS
+    taken = 4 if mix == "weighted_sum_last_four" else BLOCKS
     assert [gradient is not None for gradient in of_states] == [i > BLOCKS - taken for i in range(BLOCKS + 1)]
 
 
@@ -94,9 +94,9 @@ def test_a_saved_layer_comes_back(mix, tmp_path):
 
 
 def test_what_cannot_be():
-    with pytest.raises(ValueError, match=r"unknown mix 'sum_all'; allowed are \['embeddings', 'second_to_last_hidden'"):
+    with pytest.raises(ValueError, match=r"unknown mix 'sum_all'; allowed are \['embeddings', 'second_to_last'"):
         LayerMix("sum_all")
-    with pytest.raises(ValueError, match=r"'concat_last_four_hidden' needs .* at least 4 blocks; got 4 hidden .* of 3"):
-        LayerMix("concat_last_four_hidden")(STATES[:4])
-    with pytest.raises(ValueError, match="'second_to_last_hidden' needs an encoder of at least 2 blocks"):
-        LayerMix("second_to_last_hidden")(STATES[:2])
+    with pytest.raises(ValueError, match=r"'concat_last_four' needs .* at least 4 blocks; got 4 hidden .* of 3"):
+        LayerMix("concat_last_four")(STATES[:4])
+    with pytest.raises(ValueError, match="'second_to_last' needs an encoder of at least 2 blocks"):
+        LayerMix("second_to_last")(STATES[:2])

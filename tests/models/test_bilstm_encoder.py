@@ -10,7 +10,7 @@ def test_the_layer_equals_the_recurrence_written_out():
     encoder, ids = make_encoder("left_to_right_bilstm"), np.array([[2, 6, 9, 8, 3]])
     hidden, outputs = np.array(encoder.encoder({"token_ids": ids})["sequence_output"])[0], encoder({"token_ids": ids})
     expected = []
-    for lstm, order in ((encoder.bilstm.forward, range(5)), (encoder.bilstm.backward, range(4, -1, -1))):
+    for lstm, order in ((encoder.bilstms[0].forward, range(5)), (encoder.bilstms[0].backward, range(4, -1, -1))):
         kernel, recurrent, bias = (np.array(weight) for weight in lstm.weights)
         state, memory, states = np.zeros(8), np.zeros(8), {}
         for place in order:
@@ -25,7 +25,7 @@ def test_the_layer_equals_the_recurrence_written_out():
 
 
 def test_both_lstms_begin_with_weights_of_their_own_and_of_the_seed():
-    weights = [make_encoder("left_to_right_bilstm").bilstm.weights for _ in range(2)]
+    weights = [make_encoder("left_to_right_bilstm").bilstms[0].weights for _ in range(2)]
     for one, two in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, two)
     for one, two in zip(weights[0][:2], weights[0][3:5], strict=True):

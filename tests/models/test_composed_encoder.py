@@ -13,7 +13,7 @@ from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
-from tests.models.composed import KINDS, make_encoder
+from tests.models.composed import BILSTMS, FEATURES, KINDS, make_encoder
 from tests.toys import VOCABULARY, toy_preprocessor, toy_reviews
 
 COMPOSED = KINDS[2:]
@@ -100,7 +100,7 @@ def test_a_row_of_padding_is_finite(kind):
 def test_hidden_states(kind):
     encoder, inputs = make_encoder(kind), random_inputs()
     outputs = encoder(inputs, return_hidden_states=True)
-    assert len(outputs["hidden_states"]) == (4 if "bilstm" in kind else 3)
+    assert len(outputs["hidden_states"]) == 3 + BILSTMS.get(kind, 0)
     np.testing.assert_array_equal(outputs["hidden_states"][-1], outputs["sequence_output"])
 
 
@@ -141,6 +141,7 @@ def test_a_path_names_one_variable(kind):
     places = {
         "two_directions": "encoder/right_to_left/pooler/bias",
         "left_to_right_bilstm": "encoder/bilstm_pooler/bias",
+        FEATURES: "encoder/bilstm_1/forward/lstm_cell/bias",
     }
     assert places[kind] in variables
 
@@ -150,11 +151,12 @@ def test_freezing(kind):
     encoder = make_encoder(kind)
     freeze_layers(encoder, 1)
     for part in encoder.bert_encoders():
-        assert [layer.trainable for layer in (part.embeddings, *part.transformer_blocks)] == [False, False, True]
+        learning = [layer.trainable for layer in (part.embeddings, *part.transformer_blocks)]
+        assert learning == [False, False, kind != FEATURES]
     freeze_layers(encoder, "encoder")
     left = [path for path, variable in encoder.variables_by_path().items() if variable.trainable]
-    assert all("bilstm" in path for path in left)
-    assert bool(left) == ("bilstm" in kind)
+    assert all("bilstm" in path or "layer_mix" in path for path in left)
+    assert bool(left) == (kind in BILSTMS)
     with pytest.raises(ValueError, match="a number of blocks from 1 to 2; got 3"):
         freeze_layers(encoder, 3)
     encoder.trainable = False
@@ -166,6 +168,10 @@ def test_freezing(kind):
 @pytest.mark.parametrize("kind", COMPOSED)
 def test_blocks_begin_anew(kind):
     encoder = make_encoder(kind)
+    if kind == FEATURES:
+        with pytest.raises(ValueError, match="transformer_block_1 cannot begin anew and be frozen"):
+            reinitialize_top_blocks(encoder, 1)
+        return
     before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
     reinitialize_top_blocks(encoder, 1, seed=3)
     after = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
@@ -188,7 +194,8 @@ def test_layer_wise_rates(kind):
     optimizer.apply([tf.ones(variable.shape) for variable in encoder.trainable_variables], encoder.trainable_variables)
     steps = {path: before[path] - array(variable) for path, variable in encoder.variables_by_path().items()}
     full = next(step.ravel()[0] for path, step in steps.items() if "pooler/" in path)
-    for path, step in steps.items():
+    learning = [path for path, variable in encoder.variables_by_path().items() if variable.trainable]
+    for path, step in ((path, steps[path]) for path in learning):
         factors = {"embeddings/": 0.125, "transformer_block_0/": 0.25, "transformer_block_1/": 0.5}
         factor = next((factor for name, factor in factors.items() if name in path), 1.0)
         np.testing.assert_allclose(step, factor * full, rtol=1e-4, err_msg=path)

@@ -15,7 +15,7 @@ from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-from tests.models.composed import KINDS, make_encoder
+from tests.models.composed import BILSTMS, FEATURES, KINDS, make_encoder
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 COMPOSED = KINDS[2:]
@@ -56,10 +56,15 @@ def test_the_folder_says_what_it_holds(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model", dtype="bfloat16")
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "keras_bert"
-    assert config["composition"] == ("bilstm" if "bilstm" in kind else kind)
-    assert ("attention_direction" in config) == ("bilstm" in kind)
+    assert config["composition"] == ("bilstm" if kind in BILSTMS else kind)
+    assert ("attention_direction" in config) == (kind == "left_to_right_bilstm")
+    assert config.get("features") == ("weighted_sum_all" if kind == FEATURES else None)
     names = load_file(folder / "model.safetensors").keys()
-    prefixes = {"left_to_right", "classifier", "bilstm" if "bilstm" in kind else "right_to_left"}
+    prefixes = {
+        "left_to_right_bilstm": {"left_to_right", "bilstm"},
+        FEATURES: {"bidirectional", "layer_mix", "bilstm"},
+        "two_directions": {"left_to_right", "right_to_left"},
+    }[kind] | {"classifier"}
     assert {name.split(".")[0] for name in names} == prefixes
     assert not [name for name in names if name.startswith("bert.")]
 
@@ -121,7 +126,7 @@ def test_two_checkpoints_are_the_two_directions(tmp_path):
 def test_the_seed_is_that_of_the_new_weights(tmp_path):
     folder = toy_classifier().save_checkpoint(tmp_path / "model")
     kernels = [
-        np.array(read_encoder(folder, "left_to_right_bilstm", seed=seed)[1].bilstm.weights[0]) for seed in (1, 1, 2)
+        np.array(read_encoder(folder, "left_to_right_bilstm", seed=seed)[1].bilstms[0].weights[0]) for seed in (1, 1, 2)
     ]
     np.testing.assert_array_equal(kernels[0], kernels[1])
     assert np.abs(kernels[0] - kernels[2]).max() > 0.1

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tasks.flags
+from keras_bert.checkpoints.composition import features_name
 from keras_bert.checkpoints.conversion import ENCODERS
 from keras_bert.checkpoints.reader import read_checkpoint
 from keras_bert.models.classifier import BertClassifier
@@ -15,6 +16,8 @@ from tests.tasks.test_glue import program, run
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
 EPOCHS = 10
+FEATURES = features_name("weighted_sum_all")
+TRIED = (*tasks.flags.ENCODERS, FEATURES)
 TEXTS, _ = toy_reviews(20, seed=5)
 
 
@@ -31,15 +34,22 @@ def directions(tmp_path_factory):
 
 
 def test_the_encoders_of_the_flag_are_those_of_the_library():
-    assert tasks.flags.ENCODERS == ENCODERS
+    assert (*tasks.flags.ENCODERS, *map(features_name, tasks.flags.MIXES)) == ENCODERS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", TRIED)
 def test_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder):
     folder, modes = tmp_path / "run", ("train", "eval", "predict", "export")
-    results = run("sst2", modes, toy_glue, folder, toy_checkpoint, epochs=EPOCHS, encoder=encoder)
-    assert results["evaluation"]["dev/accuracy"] > 0.75
+    epochs = 2 if encoder == FEATURES else EPOCHS
+    results = run("sst2", modes, toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=encoder)
+    if encoder == FEATURES:
+        before, after = (read_checkpoint(path).arrays for path in (toy_checkpoint, folder / "model"))
+        for path in before.keys() & after.keys():
+            np.testing.assert_array_equal(after[path], before[path], err_msg=path)
+        assert "encoder/layer_mix/scale" in after and after["encoder/layer_mix/scale"] != 1.0
+    else:
+        assert results["evaluation"]["dev/accuracy"] > 0.75
     assert json.loads((folder / "run.json").read_text())["encoder"] == encoder
     classifier = BertClassifier.from_checkpoint(folder / "model", sequence_length=16)
     served = tf.saved_model.load(folder / "saved_model" / "1").signatures["serving_default"]
@@ -49,16 +59,16 @@ def test_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder)
     # Later, with nothing but the folder, or with the flag once more; and the finished training is not made again.
     assert run("sst2", ("eval",), toy_glue, folder)["evaluation"] == results["evaluation"]
     assert run("sst2", ("eval",), toy_glue, folder, encoder=encoder)["evaluation"] == results["evaluation"]
-    again = run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=EPOCHS, encoder=encoder)
+    again = run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=encoder)
     assert again["best"] == results["best"]
     # Never as another one.
-    other = next(name for name in ENCODERS if name != encoder)
-    with pytest.raises(ValueError, match=f"has the encoder '{encoder}', and --encoder={other} is another"):
+    other = next(name for name in TRIED if name != encoder)
+    with pytest.raises(ValueError, match=f"has the encoder '{encoder}', and '{other}' is another"):
         run("sst2", ("eval",), toy_glue, folder, encoder=other)
     with pytest.raises(FileExistsError, match=f"encoder is '{other}', there it was '{encoder}'"):
-        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=EPOCHS, encoder=other)
+        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=other)
     with pytest.raises(FileExistsError, match=f"encoder is None, there it was '{encoder}'"):
-        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=EPOCHS)
+        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs)
 
 
 @pytest.mark.slow
@@ -117,7 +127,7 @@ def test_what_does_not_go_together_is_said_before_anything_is_written(toy_glue, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", tasks.flags.ENCODERS)
 def test_questions_are_answered(toy_checkpoint, tmp_path, encoder):
     files = {
         name: test_squad.make_file(tmp_path / f"{name}.json", number, "1.1", seed)
@@ -145,3 +155,19 @@ def test_the_second_checkpoint_needs_two_directions():
     answer = program("--task=sst2", "--run_dir=run", "--init_checkpoint_right_to_left=x", "--encoder=left_to_right")
     assert answer.returncode == 1
     assert "--init_checkpoint_right_to_left is for --encoder=two_directions" in answer.stderr
+
+
+def test_an_encoder_or_features():
+    answer = program("--task=sst2", "--run_dir=run", "--features=last", "--encoder=left_to_right")
+    assert answer.returncode == 1
+    assert "give --encoder or --features, not both" in answer.stderr
+
+
+def test_features_that_the_checkpoint_is_too_small_for(toy_glue, toy_checkpoint, tmp_path):
+    answer = program(
+        "--task=sst2", f"--data_dir={toy_glue}", f"--run_dir={tmp_path / 'run'}", f"--init_checkpoint={toy_checkpoint}",
+        "--features=concat_last_four",
+    )  # fmt: skip
+    assert answer.returncode == 1
+    assert "the mix 'concat_last_four' needs an encoder of at least 4 blocks" in answer.stderr
+    assert not (tmp_path / "run").exists()
