@@ -21,6 +21,7 @@ def run(*arguments):
     "tool",
     [
         "quickstart",
+        "ablation",
         "ask",
         "attention",
         "benchmark",

@@ -1,0 +1,158 @@
+"""The variants are those of the paper, each is pre-trained and fine-tuned once, and the table has what they came to."""
+
+import json
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from absl import flags
+
+from keras_bert.training.run_dir import write_json
+from tests.data.pretraining.corpora import VOCABULARY, write_corpus, write_vocabulary
+from tests.forked import ForkedProgram
+from tests.toys import toy_reviews
+from tools import ablation
+from tools.ablations import programs
+from tools.ablations.programs import ProgramFailed, parse_flags, parse_task, run_once
+from tools.ablations.tables import row_of, table_of
+from tools.ablations.variants import TABLES, Variant, variants_of
+
+
+def parsed(*arguments):
+    values = flags.FlagValues()
+    ablation.define_flags(values)
+    values(["ablation", *map(str, arguments)])
+    return values
+
+
+def test_variants_of_the_paper():
+    assert {table: len(variants_of(table)) for table in TABLES} == {
+        "pretraining_tasks": 4,
+        "model_size": 6,
+        "masking": 6,
+        "features": 7,
+    }
+    for table in TABLES:
+        variants = variants_of(table)
+        assert len({variant.folder for variant in variants}) == len(variants)
+        assert len({tuple(variant.row) for variant in variants}) == 1
+    bilstm = variants_of("pretraining_tasks")[-1]
+    assert bilstm.pretraining == variants_of("pretraining_tasks")[-2].pretraining
+
+
+def test_shares_of_masks_are_what_is_left():
+    for variant in variants_of("masking"):
+        mask, random = (float(flag.partition("=")[2]) for flag in variant.pretrain_flags)
+        shares = [int(variant.row[name].rstrip("%")) / 100 for name in ("Mask", "Same", "Random")]
+        np.testing.assert_allclose([mask, 1 - mask - random, random], shares, atol=1e-9)
+
+
+def test_flags_of_features_are_not_those_of_fine_tuning():
+    fine_tuning, *features = variants_of("features", feature_flags=["--epochs=9"])
+    assert fine_tuning.fine_tune_flags == ()
+    assert features[4].fine_tune_flags == ("--features=concat_last_four", "--epochs=9")
+
+
+def test_a_row_has_the_median_and_the_range():
+    pretraining = {"updates": 2000, "seconds": 90.0, "metrics": {"eval/perplexity": 12.345}}
+    results = {"score": "dev/f1", "trials": [{"score": score} for score in (0.5, 0.9, 0.6, None)]}
+    row = row_of(Variant({"Pre-training": "BERT"}, "bert"), pretraining, {"ner": results})
+    assert row == {
+        "Pre-training": "BERT",
+        "updates": "2,000",
+        "minutes": "1.5",
+        "LM perplexity": "12.35",
+        "ner (dev/f1)": "0.6000 (0.5000 to 0.9000, n=3)",
+    }
+    assert table_of([row, row]).count("\n") == 4
+    nothing = row_of(Variant({}, "x"), None, {"ner": {"score": "dev/f1", "trials": [{"score": None}]}})
+    assert nothing == {"ner (dev/f1)": "diverged"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--table=masking"], "--table=masking needs --task"),
+        (["--table=masking", "--task=a=tasks.glue"], "needs --pretrain"),
+        (["--table=features", "--task=a=tasks.glue"], "needs --init_checkpoint"),
+        (["--table=features", "--pretrain=--x=1"], "--pretrain is not for --table=features"),
+        (["--table=masking", "--init_checkpoint=x"], "--init_checkpoint is not for --table=masking"),
+        (["--table=features", "--init_checkpoint=x", "--task=tasks.glue"], "is not NAME=PROGRAM FLAGS"),
+        (["--table=features", "--init_checkpoint=x", "--task=a=rm -r"], "is not NAME=PROGRAM FLAGS"),
+        (["--table=features", "--init_checkpoint=x", "--task=../a=tasks.glue"], "is not NAME=PROGRAM FLAGS"),
+        (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue", "--task=a=tasks.swag"], "two of the same"),
+        (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue --run_dir=x"], "--run_dir is set for each"),
+        (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue --epochs 3"], "3 is no flag"),
+        (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue 'x"], "cannot be split into words"),
+    ],
+)
+def test_what_cannot_be_asked_for(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ablation.run(parsed(f"--run_dir={tmp_path / 'run'}", *arguments))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("size", ["3x768", "3x768x5", "0x8x2", "3x8x2x1", "axbxc", "-1x8x2"])
+def test_what_is_no_size(size):
+    with pytest.raises(ValueError, match="--sizes: "):
+        ablation.parse_size(size)
+
+
+def test_flags_in_quotes():
+    assert parse_flags("pretrain", "--text_files='my corpus/*.txt'", ()) == ["--text_files=my corpus/*.txt"]
+    assert parse_task("a=tasks.glue", ()) == ("a", "tasks.glue", [])
+
+
+def test_a_program_that_fails_says_why(tmp_path):
+    with pytest.raises(ProgramFailed, match=r"(?s)exit status 1; the end of .*No module named tasks\.nothing"):
+        run_once("tasks.nothing", [], tmp_path / "run", report=str)
+
+
+def test_what_has_finished_is_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "subprocess", None)
+    (tmp_path / "run").mkdir()
+    write_json(tmp_path / "run" / "results.json", {"score": 1})
+    assert run_once("tasks.nothing", [], tmp_path / "run", report=None) == {"score": 1}
+
+
+@pytest.fixture
+def command(tmp_path):
+    """A toy ablation of the model's size."""
+    texts, names = toy_reviews(48)
+    rows = [f"{text}\t{int(name == 'positive')}\n" for text, name in zip(texts, names, strict=True)]
+    for split, part in {"train": rows[:32], "dev": rows[32:]}.items():
+        (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(part))
+    files = write_corpus(tmp_path / "corpus", files=3, documents=20)
+    config = {"vocab_size": len(VOCABULARY), "type_vocab_size": 2, "hidden_act": "gelu", "max_position_embeddings": 16}
+    vocabulary = write_vocabulary(tmp_path / "vocab.txt")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return [
+        *("--table=model_size", "--sizes=1x8x2,2x4x1", f"--run_dir={tmp_path / 'run'}", "--restarts=2"),
+        f"--bert_config_file={tmp_path / 'config.json'}",
+        f"--pretrain=--text_files={','.join(files[:2])} --eval_text_files={files[2]} --vocab_file={vocabulary} "
+        "--shard_megabytes=0.003 --phase=16:3:8",
+        f"--task=sst2=tasks.glue --task=sst2 --data_dir={tmp_path} --max_seq_length=16 --epochs=1 --learning_rate=1e-3",
+    ]
+
+
+@pytest.mark.slow
+def test_an_ablation(tmp_path, command, monkeypatch, capsys):
+    monkeypatch.setattr(programs, "subprocess", SimpleNamespace(Popen=ForkedProgram, DEVNULL=subprocess.DEVNULL))
+    ablation.run(parsed(*command))
+    table, folder = capsys.readouterr().out, tmp_path / "run"
+    assert (folder / "table.md").read_text() == table
+    head, _, *rows = table.splitlines()
+    assert head == "| #L | #H | #A | updates | minutes | LM perplexity | sst2 (dev/accuracy) |"
+    assert [row.split(" | ")[:4] for row in rows] == [["| 1", "8", "2", "3"], ["| 2", "4", "1", "3"]]
+    config = json.loads((folder / "pretraining" / "2x4x1" / "model" / "config.json").read_text())
+    assert [config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size")] == [2, 4, 16]
+    data = json.loads((folder / "table.json").read_text())
+    trials = json.loads((folder / "fine_tuning" / "2x4x1" / "sst2" / "results.json").read_text())["trials"]
+    assert data[1]["scores"]["sst2"] == [trial["score"] for trial in trials] and len(trials) == 2
+    # What has finished is not run again, and nothing is mixed with other settings.
+    monkeypatch.setattr(programs, "subprocess", None)
+    ablation.run(parsed(*command))
+    assert capsys.readouterr().out == table
+    with pytest.raises(FileExistsError, match="restarts is 3, there it was 2"):
+        ablation.run(parsed(*command, "--restarts=3"))

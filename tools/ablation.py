@@ -1,0 +1,209 @@
+"""Runs an ablation of the paper again: pre-trains its variants, fine-tunes each on your tasks, and writes the table.
+
+    python -m tools.ablation --table=pretraining_tasks --run_dir=ablations/tasks --bert_config_file=small.json \\
+        --pretrain="--text_files=corpus/*.txt --vocab_file=vocab.txt --phase=128:2000:64 --learning_rate=1e-3" \\
+        --task="sst2=tasks.glue --task=sst2 --data_dir=glue --epochs=3"
+    python -m tools.ablation --table=features --run_dir=ablations/features --init_checkpoint=all_minilm_l6_v2 \\
+        --feature_flags="--learning_rate=1e-3 --epochs=10" \\
+        --task="ner=tasks.tagging --train_file=train.conll --dev_file=dev.conll --learning_rate=2e-4"
+
+--table is
+  pretraining_tasks  the paper's table 5: BERT, without next sentences, from left to right, and that with a BiLSTM
+  model_size         table 6: one model of each of --sizes
+  masking            table 8: six ways to mask; a --task with --features=concat_last_four is its feature-based column
+  features           table 7: the BERT of --init_checkpoint fine-tuned, and six mixes of its frozen layers
+
+Everything is written below --run_dir: the programs' own runs in pretraining/VARIANT and fine_tuning/VARIANT/TASK, and
+table.md and table.json, which are written anew as each variant is finished. A score is the median over --restarts seeds
+of the best evaluation on dev, with the range. What has finished is not run again: the same command goes on where an
+interrupted one was.
+"""
+
+import json
+import sys
+
+from absl import app, flags
+
+from tools.ablations.variants import PAPER_SIZES, TABLES
+
+_OF_PRETRAINING = (
+    "run_dir", "objective", "next_sentence", "mask_share", "random_share", "bert_config_file", "size",
+    "init_checkpoint", "progress",
+)  # fmt: skip
+_OF_FINE_TUNING = ("run_dir", "init_checkpoint", "encoder", "mode", "restarts", "progress")
+
+
+def define_flags(values=flags.FLAGS):
+    """Defines the flags; not on import, so that one process can import several programs."""
+
+    def define(kind, *arguments, **options):
+        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
+
+    define("enum", "table", None, TABLES, "Which ablation.", required=True)
+    define("string", "run_dir", None, "Folder for everything that is written.", required=True)
+    define("multi_string", "task", None, 'NAME=PROGRAM FLAGS, such as "sst2=tasks.glue --task=sst2 ..."; repeat it.')
+    define("integer", "restarts", 3, "Trainings of each variant on each task, by seed.", lower_bound=1)
+    define("string", "pretrain", None, "Flags of tasks.pretrain, the same for all variants.")
+    define("string", "bert_config_file", None, "The variants' size; with --table=model_size all of it but the size.")
+    define(
+        "list",
+        "sizes",
+        ["x".join(map(str, size)) for size in PAPER_SIZES],
+        "With --table=model_size: BLOCKSxWIDTHxHEADS, with commas between.",
+    )
+    define("string", "init_checkpoint", None, "With --table=features: the BERT.")
+    define("string", "feature_flags", "--learning_rate=1e-3", "With --table=features: flags of those on frozen layers.")
+
+
+def parse_size(text):
+    """The size of a model.
+
+    Args:
+        text: str, BLOCKSxWIDTHxHEADS.
+
+    Returns:
+        tuple of int: blocks, width, heads.
+
+    Raises:
+        ValueError: if it is not of that form, or the heads do not divide the width.
+
+    Example:
+
+    >>> parse_size("3x768x12")
+    (3, 768, 12)
+    """
+    numbers = text.split("x")
+    if len(numbers) != 3 or not all(number.isdecimal() and int(number) for number in numbers):
+        raise ValueError(f"--sizes: {text!r} is not BLOCKSxWIDTHxHEADS, such as 3x768x12")
+    blocks, width, heads = map(int, numbers)
+    if width % heads:
+        raise ValueError(f"--sizes: {text!r} has {heads} heads, which do not divide a width of {width}")
+    return blocks, width, heads
+
+
+def settings_of(values):
+    """What the flags ask for, checked as far as can be without running anything.
+
+    Args:
+        values: the flags.
+
+    Returns:
+        dict fit for JSON.
+
+    Raises:
+        ValueError: if flags are missing, do not go together, or cannot be understood.
+        OSError: if the configuration cannot be read.
+    """
+    from tools.ablations.programs import parse_flags, parse_task
+
+    of_features = ("init_checkpoint", "feature_flags")
+    of_pretraining = ("pretrain", "bert_config_file", "sizes")
+    needed, others = (of_features, of_pretraining) if values.table == "features" else (of_pretraining, of_features)
+    for name in others:
+        if values[name].present:
+            raise ValueError(f"--{name} is not for --table={values.table}")
+    missing = [name for name in ("task", *needed) if not values[name].value]
+    if missing:
+        raise ValueError(f"--table={values.table} needs --{missing[0]}; see --help for an example")
+    tasks = [parse_task(text, _OF_FINE_TUNING) for text in values.task]
+    names = [name for name, _, _ in tasks]
+    if len(set(names)) < len(names):
+        raise ValueError(f"--task: two of the same name among {', '.join(names)}")
+    settings = {"table": values.table, "tasks": tasks, "restarts": values.restarts}
+    if values.table == "features":
+        feature_flags = parse_flags("feature_flags", values.feature_flags, ("features", *_OF_FINE_TUNING))
+        return {**settings, "init_checkpoint": values.init_checkpoint, "feature_flags": feature_flags}
+    with open(values.bert_config_file, encoding="utf-8") as file:
+        config = json.load(file)
+    settings |= {"pretrain": parse_flags("pretrain", values.pretrain, _OF_PRETRAINING), "config": config}
+    if values.table == "model_size":
+        settings["sizes"] = [parse_size(text) for text in values.sizes]
+    return settings
+
+
+def run_variant(variant, settings, folder, report):
+    """Pre-trains a variant and fine-tunes it on each task, unless that has been done.
+
+    Args:
+        variant: a `tools.ablations.variants.Variant`.
+        settings: dict as `settings_of` gives.
+        folder: Path, of the whole ablation.
+        report: function that takes a line before each program is run.
+
+    Returns:
+        A pair: dict, what the pre-training came to, or None; and dict of task to what the fine-tuning came to.
+
+    Raises:
+        ProgramFailed: if a program failed.
+    """
+    from tools.ablations.programs import run_once
+
+    pretraining, start = None, settings.get("init_checkpoint")
+    if variant.pretraining is not None:
+        start = folder / "pretraining" / variant.pretraining
+        config = folder / f"{variant.pretraining}.json"
+        config.write_text(json.dumps(_resized(settings["config"], variant.size), indent=2) + "\n", encoding="utf-8")
+        arguments = [*settings["pretrain"], *variant.pretrain_flags, f"--bert_config_file={config}"]
+        pretraining = run_once("tasks.pretrain", arguments, start, report)
+    fine_tuning = {}
+    for name, module, given in settings["tasks"]:
+        arguments = [*given, *variant.fine_tune_flags, f"--init_checkpoint={start}"]
+        arguments += ["--mode=train", f"--restarts={settings['restarts']}"]
+        run = folder / "fine_tuning" / variant.folder / name
+        fine_tuning[name] = run_once(module, arguments, run, report)
+    return pretraining, fine_tuning
+
+
+def _resized(config, size):
+    if size is None:
+        return config
+    blocks, width, heads = size
+    return {
+        **config,
+        "num_hidden_layers": blocks,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,  # paper, section 3
+    }
+
+
+def run(values):
+    """Checks the flags, runs what has not been run, and writes the table."""
+    from keras_bert.data.atomic_file import atomic_text_file
+    from keras_bert.training.run_dir import RunDirectory, write_json
+    from tools.ablations.tables import row_of, scores_of, table_of
+    from tools.ablations.variants import variants_of
+
+    settings = settings_of(values)
+    variants = variants_of(settings["table"], settings.get("sizes", PAPER_SIZES), settings.get("feature_flags", ()))
+    run_dir = RunDirectory(values.run_dir, settings)  # kept, as it holds the folder's lock
+    folder = run_dir.path.resolve()
+    rows, data = [], []
+    for variant in variants:
+        pretraining, fine_tuning = run_variant(variant, settings, folder, lambda line: print(line, file=sys.stderr))
+        rows.append(row_of(variant, pretraining, fine_tuning))
+        scores = {name: scores_of(results) for name, results in fine_tuning.items()}
+        data.append({"variant": variant.row, "pretraining": pretraining, "scores": scores})
+        with atomic_text_file(folder / "table.md", overwrite=True) as file:
+            file.write(table_of(rows))
+        write_json(folder / "table.json", data)
+    print(table_of(rows), end="")
+
+
+def main(argv):
+    """Runs the program; what is wrong with flags or programs is said without a traceback."""
+    from tools.ablations.programs import ProgramFailed
+
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}; flags of a program stand in quotes, as one word")
+    try:
+        run(flags.FLAGS)
+    except KeyboardInterrupt:
+        sys.exit("tools.ablation: interrupted; the same command goes on where it was")
+    except (OSError, ValueError, ProgramFailed) as error:
+        sys.exit(f"tools.ablation: {error}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
