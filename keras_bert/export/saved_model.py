@@ -10,11 +10,12 @@ from pathlib import Path
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.export.batching import write_batching_parameters
 from keras_bert.export.ops import unserved_operations
 from keras_bert.export.warmup import write_warmup_requests
 
 
-def write_saved_model(path, signatures, variables, assets=None, warmup_requests=()):
+def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=32):
     """Writes functions and the variables that they use as one SavedModel, complete or not at all.
 
     Every variable is stored once. The model is written under a temporary name beside `path` and renamed, so a server
@@ -29,6 +30,7 @@ def write_saved_model(path, signatures, variables, assets=None, warmup_requests=
         assets: dict of file name to text, to be stored inside the model.
         warmup_requests: list of `(signature name, {input name: array})`, which the server replays before taking
             traffic.
+        max_batch_size: int, most rows that a server with batching joins.
 
     Returns:
         Path of the folder.
@@ -58,6 +60,7 @@ def write_saved_model(path, signatures, variables, assets=None, warmup_requests=
         if unserved:
             raise ValueError(f"TensorFlow Serving does not have these operations, which the model uses: {unserved}")
         write_warmup_requests(unfinished, warmup_requests)
+        write_batching_parameters(unfinished, max_batch_size)
         os.rename(unfinished, path)
     logging.info("wrote a SavedModel with the signatures %s to %s", sorted(signatures), path)
     return path

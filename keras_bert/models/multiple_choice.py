@@ -243,7 +243,9 @@ class BertMultipleChoice(TokenizedHead):
         def ids_of_texts(texts):
             return ids_of_choices(self.preprocessor, texts["prompt"], texts["choices"])
 
-        return export_head(self, path, dtype, serving_signatures, TEXT_NAMES, ids_of_texts, WARMUP_QUESTIONS)
+        return export_head(
+            self, path, dtype, serving_signatures, TEXT_NAMES, ids_of_texts, WARMUP_QUESTIONS, inputs_per_row=4
+        )
 
     def classifier_arguments(self):
         """What a checkpoint says of this head beside its weights."""

@@ -6,6 +6,7 @@ from keras import ops
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 
 EXPORT_DTYPES = ("float32", "bfloat16")
+MOST_JOINED = 32  # inputs of the encoder that a server with batching runs at once, about
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
 _WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
@@ -97,7 +98,16 @@ def _texts_of(value):
 
 
 def export_head(
-    head, path, dtype, signatures, text_names, ids_of_texts=None, warmup_texts=_WARMUP_TEXTS, further=(), assets=None
+    head,
+    path,
+    dtype,
+    signatures,
+    text_names,
+    ids_of_texts=None,
+    warmup_texts=_WARMUP_TEXTS,
+    further=(),
+    assets=None,
+    inputs_per_row=1,
 ):
     """Writes a head as a SavedModel that takes texts.
 
@@ -109,6 +119,8 @@ def export_head(
         text_names: tuple of str, the names of the text inputs.
         ids_of_texts, warmup_texts, further: as for `warmup_requests`; None is the preprocessor.
         assets: dict of file name to text, to be stored with the vocabulary; or None.
+        inputs_per_row: int, about how many inputs of the encoder a row of a request becomes: so many fewer rows does a
+            server join.
 
     Returns:
         Path of the folder.
@@ -126,6 +138,7 @@ def export_head(
         [weight.value for weight in served.weights],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
         warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts, further),
+        max_batch_size=MOST_JOINED // inputs_per_row,
     )
 
 

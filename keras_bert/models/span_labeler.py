@@ -278,6 +278,7 @@ class BertSpanLabeler(TokenizedHead):
             TEXT_NAMES,
             lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs,
             WARMUP_TEXTS,
+            inputs_per_row=4,  # the windows of a context
         )
 
     @staticmethod

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.multiple_choice_serving import ids_of_choices
@@ -59,6 +60,7 @@ class Head:
             are the answers.
         arguments: dict, of `export`.
         words: str or None: the text input that the further signature `words` takes by that name.
+        joined: int, most rows that a server is told to join.
         ways: tuple of str, of `WAYS`; for what differs from another head in its outputs alone, not all of them.
     """
 
@@ -70,6 +72,7 @@ class Head:
     answers_to_ids: Callable | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     words: str | None = None
+    joined: int = 32
     ways: tuple[str, ...] = WAYS
 
 
@@ -103,6 +106,7 @@ def heads():
             answered,
             span_logits,
             arguments={"max_answer_length": 5},
+            joined=8,
         ),
         "multiple_choice": Head(
             lambda: BertMultipleChoice(toy_encoder(**SIZE), toy_preprocessor(), seed=1),
@@ -111,8 +115,10 @@ def heads():
             lambda model, columns: ids_of_choices(model.preprocessor, columns["prompt"], columns["choices"]),
             chosen,
             chosen_by_ids,
+            joined=8,
         ),
         "token_classifier": Head(lambda: token_classifier(["O", "B-good", "I-good", "B-bad", "I-bad"]), **text, **tags),
+        "features": Head(feature_extractor, **text, ids=preprocessed, answers=embedded),
         "parts_of_speech": Head(lambda: token_classifier(["NOUN", "VERB"]), **text, **tags, ways=WAYS[:1]),
     }
 
@@ -142,6 +148,16 @@ def token_classifier(labels):
     """A token classifier that reads texts in windows of a few words."""
     preprocessor = BertWordPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), sequence_length=16)
     return BertTokenClassifier(toy_encoder(with_pooler=False, **SIZE), labels, preprocessor, seed=1)
+
+
+def feature_extractor():
+    """A feature extractor with more layers than one."""
+    return BertFeatureExtractor(toy_encoder(**SIZE), toy_preprocessor(), layers=(-1, 0))
+
+
+def embedded(model, columns):
+    """The vectors of texts."""
+    return {"embedding": model.embed(columns["text"])}
 
 
 def preprocessed(model, columns):

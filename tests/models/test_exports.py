@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from keras_bert.export.batching import BATCHING_FILE
 from keras_bert.export.ops import graph_operations, unserved_operations
 from keras_bert.export.warmup import WARMUP_FILE, write_warmup_requests
 from keras_bert.text.vocabulary import load_vocabulary
@@ -298,6 +299,21 @@ def test_requests_that_a_server_joins_are_answered_as_they_are_alone(export):
         )
 
 
+def test_a_server_is_told_how_many_rows_to_join(export):
+    parameters = (export.folder / BATCHING_FILE).read_text()
+    assert parameters.startswith(f"max_batch_size {{ value: {export.head.joined} }}\n")
+    assert "pad_variable_length_inputs" not in parameters  # it would pad ids with [CLS], and masks with 1
+
+
+def test_every_input_and_output_is_in_the_documentation(export):
+    documentation = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    own = {"stars", "words"} | {f"score_{label}" for label in getattr(export.model, "labels", ())}
+    for signature, definition in signatures_of(export.folder).items():
+        if not signature.startswith("__"):
+            for name in {signature, *definition.inputs, *definition.outputs} - own:
+                assert f"`{name}`" in documentation, (signature, name)
+
+
 def test_words_of_hostile_texts(process):
     counts = process[0]["token_classifier"].answered("loaded", "hostile", "serving_default")["word_count"].tolist()
     assert counts == [0, 0, 2, 2, 1, 501, 16, 4, 4, 3, 8]
@@ -348,7 +364,7 @@ def test_bfloat16_halves_the_file_and_keeps_the_answers(process, name, tmp_path)
     for signature in ("serving_default", "tokens"):
         inputs = {key: tf.constant(value) for key, value in export.asked("ordinary", signature).items()}
         answer, expected = loaded.signatures[signature](**inputs), export.answered("loaded", "ordinary", signature)
-        for output in {"probabilities", "scores", "start_logits", "null_score"} & answer.keys():
+        for output in {"probabilities", "scores", "start_logits", "null_score", "embedding"} & answer.keys():
             assert answer[output].dtype == tf.float32
             differences.append(np.abs(answer[output] - expected[output]).max())
     assert len(differences) == 2
