@@ -105,13 +105,14 @@ def settings_of(values):
     missing = [name for name in ("task", *needed) if not values[name].value]
     if missing:
         raise ValueError(f"--table={values.table} needs --{missing[0]}; see --help for an example")
-    tasks = [parse_task(text, _OF_FINE_TUNING) for text in values.task]
+    own = (*_OF_FINE_TUNING, *(["features"] if values.table == "features" else []))
+    tasks = [parse_task(text, own) for text in values.task]
     names = [name for name, _, _ in tasks]
     if len(set(names)) < len(names):
         raise ValueError(f"--task: two of the same name among {', '.join(names)}")
     settings = {"table": values.table, "tasks": tasks, "restarts": values.restarts}
     if values.table == "features":
-        feature_flags = parse_flags("feature_flags", values.feature_flags, ("features", *_OF_FINE_TUNING))
+        feature_flags = parse_flags("feature_flags", values.feature_flags, own)
         return {**settings, "init_checkpoint": values.init_checkpoint, "feature_flags": feature_flags}
     with open(values.bert_config_file, encoding="utf-8") as file:
         config = json.load(file)
