@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 
 from keras_bert.layers.tensorflow.dropout import keep_mask
-from keras_bert.layers.tensorflow.gradients import first_order_only
+from keras_bert.layers.tensorflow.gradients import custom_gradient, first_order_only
 
 
 def attend(projected, masked_scores, num_attention_heads, dropout_rate, dropout_seed):
@@ -39,7 +39,7 @@ def attend(projected, masked_scores, num_attention_heads, dropout_rate, dropout_
     scale, gain = head_size**-0.5, 1.0 / (1.0 - dropout_rate)
     keep = keep_mask(tf.stack([batch, heads, length, length]), dropout_rate, dropout_seed) if dropout_rate else None
 
-    @tf.custom_gradient
+    @custom_gradient
     def context_of(projected):
         parts = tf.transpose(tf.reshape(projected, [batch, length, 3, heads, head_size]), [2, 0, 3, 1, 4])
         query, key, value = tf.unstack(parts, 3)  # each [batch, heads, length, head size]

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from keras_bert.layers.tensorflow.gradients import first_order_only, sum_over_rows
+from keras_bert.layers.tensorflow.gradients import custom_gradient, first_order_only, sum_over_rows
 
 
 def dense(rows, kernel, bias, activation, activation_function, training):
@@ -31,7 +31,7 @@ def dense(rows, kernel, bias, activation, activation_function, training):
     [[3.0]]
     """
 
-    @tf.custom_gradient
+    @custom_gradient
     def product(rows, kernel, bias):
         before = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
         if training:

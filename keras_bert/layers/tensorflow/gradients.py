@@ -1,6 +1,57 @@
 """What gradients written by hand have in common."""
 
+import functools
+import weakref
+
 import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
+
+
+def custom_gradient(function):
+    """`tf.custom_gradient`, without keeping the graphs that the function is traced in for ever.
+
+    TensorFlow enters each gradient in a registry of the process, and the gradient refers to its graph: that of every
+    model that was ever trained, with all variables and moments, would stay in memory. Here the graph itself keeps the
+    gradient, and the registry's entry goes with it.
+
+    Args:
+        function: as for `tf.custom_gradient`.
+
+    Returns:
+        A function, as there.
+
+    Example:
+
+    >>> square = custom_gradient(lambda x: (x * x, lambda upstream: 2.0 * x * upstream))
+    >>> float(square(tf.constant(3.0)))
+    9.0
+    """
+    decorated = tf.custom_gradient(function)
+
+    @functools.wraps(function)
+    def call(*arguments):
+        outputs = decorated(*arguments)
+        if not tf.executing_eagerly():
+            _forget_with_graph(tf.nest.flatten(outputs)[0])
+        return outputs
+
+    return call
+
+
+def _forget_with_graph(output):
+    name = output.op.get_attr("_gradient_op_type").decode()
+    entry = gradient_registry._registry[name]
+    gradient = entry["type"]
+    output.graph.keras_bert_gradients = [*getattr(output.graph, "keras_bert_gradients", ()), gradient]
+    entry["type"] = functools.partial(_call_if_alive, weakref.ref(gradient))
+    weakref.finalize(gradient, gradient_registry._registry.pop, name, None)
+
+
+def _call_if_alive(reference, operation, *upstream):
+    gradient = reference()
+    if gradient is None:
+        raise RuntimeError("the graph whose gradient is asked for is gone; differentiate it while it is in use")
+    return gradient(operation, *upstream)
 
 
 def first_order_only(*gradients):

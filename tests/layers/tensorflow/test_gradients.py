@@ -1,8 +1,56 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
 
-from keras_bert.layers.tensorflow.gradients import first_order_only, sum_over_rows
+from keras_bert.layers.tensorflow.gradients import custom_gradient, first_order_only, sum_over_rows
+
+
+@custom_gradient
+def tripled(x):
+    """The square, whose gradient says that it was asked: three times what it should be."""
+    return x * x, lambda upstream: 6.0 * x * upstream
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_graphs_do_not_outlive_their_functions(jit):
+    @tf.function(jit_compile=jit)
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tripled(x)
+        return tape.gradient(y, x)
+
+    known = set(gradient_registry.list())
+    assert float(gradient(tf.constant(3.0))) == 18.0
+    graph = weakref.ref(gradient.get_concrete_function(tf.constant(3.0)).graph)
+    own = set(gradient_registry.list()) - known
+    assert graph() is not None and own
+    del gradient
+    gc.collect()
+    assert graph() is None
+    assert not own & set(gradient_registry.list())
+
+
+def test_a_gradient_that_is_asked_for_later():
+    # Of a function that was traced without a tape, the gradient is built when one is wanted.
+    function = tf.function(lambda x: tripled(x) + 1.0)
+    assert float(function(tf.constant(2.0))) == 5.0
+    gc.collect()
+    with tf.GradientTape() as tape:
+        x = tf.Variable(3.0)
+        y = function(x) + function(tf.constant(2.0))
+    assert float(tape.gradient(y, x)) == 18.0
+
+
+def test_a_gradient_at_once():
+    with tf.GradientTape() as tape:
+        x = tf.Variable(3.0)
+        y = tripled(x)
+    assert float(tape.gradient(y, x)) == 18.0
 
 
 def test_gradients_are_handed_on_unchanged():
