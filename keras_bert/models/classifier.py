@@ -6,9 +6,6 @@ from absl import logging
 from keras import ops
 
 from keras_bert.checkpoints.layout import CLASSIFIER_HEAD
-from keras_bert.layers.dense import Dense
-from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import (
     MULTI_LABEL,
@@ -89,25 +86,9 @@ class BertClassifier(TextModel):
         self.class_weights = class_weight_list(class_weights, self.labels)
         if problem_type == REGRESSION and class_weights is not None:
             raise ValueError("regression has no classes to weigh; leave class_weights out")
-        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
-        # In float32, like the loss: a last bit less in the logits moves probabilities for no gain in speed.
-        self.logits = Dense(
-            len(self.labels),
-            initializer_range=encoder.initializer_range,
-            seed=derive_seed(seed, CLASSIFIER_HEAD),
-            dtype="float32",
-            name=CLASSIFIER_HEAD,
-        )
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates the classification layer; the encoder has its variables already."""
-        if self.built:
-            return
-        self.logits.build((None, self.encoder.hidden_size))
-        self.built = True
+        self.dropout = self.dropout_layer(dropout)
+        self.logits = self.output_layer(len(self.labels), CLASSIFIER_HEAD)
+        self.complete(trainable)
 
     def call(self, inputs, training=False):
         """Logits of a batch of ids; see the class."""

@@ -103,13 +103,7 @@ class BertFeatureExtractor(TextModel):
         self.pooling = pooling
         self.normalize = normalize
         self._token_predictor = Predictor(lambda model, batch: model.features(batch))
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates nothing: the encoder has its variables already."""
-        self.built = True
+        self.complete(trainable)
 
     def features(self, inputs):
         """The vectors of the tokens of a batch.

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import require_ids
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
@@ -41,6 +43,50 @@ class BertHead(keras.Model):
         self.seed = seed
         self._loss_is_own = True
         self._fits = 0
+
+    def dropout_layer(self, rate):
+        """The dropout before the layer of `output_layer`.
+
+        Args:
+            rate: float in [0, 1).
+
+        Returns:
+            A `Dropout`.
+        """
+        return Dropout(rate, derive_seed(self.seed, "dropout"), dtype=self.dtype_policy, name="dropout")
+
+    def output_layer(self, units, name):
+        """The layer that makes logits of the encoder's vectors.
+
+        It is in float32, like the loss: a last bit less moves probabilities, and the order of answers, for no gain in
+        speed.
+
+        Args:
+            units: int.
+            name: str.
+
+        Returns:
+            A `Dense`.
+        """
+        seed = derive_seed(self.seed, name)
+        return Dense(units, initializer_range=self.encoder.initializer_range, seed=seed, dtype="float32", name=name)
+
+    def complete(self, trainable):
+        """Ends a subclass's constructor, once it has its layers: creates their variables.
+
+        Args:
+            trainable: bool, as for every Keras model.
+        """
+        self.build()
+        if not trainable:
+            self.trainable = False  # once there are layers, to which Keras hands the value on
+
+    def build(self, input_shape=None):
+        """Creates the variables of the head's own layers; the encoder has its already."""
+        for layer in self.layers:
+            if not layer.built:
+                layer.build((None, self.encoder.hidden_size))
+        self.built = True
 
     def loss_terms(self, labels, outputs, sample_weight=None):
         """The losses of a batch as `{name: (sum, weight)}`."""

@@ -6,9 +6,6 @@ from absl import logging
 from keras import ops
 
 from keras_bert.checkpoints.layout import CHOICE_HEAD
-from keras_bert.layers.dense import Dense
-from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
@@ -67,25 +64,9 @@ class BertMultipleChoice(TokenizedHead):
             raise ValueError("choices are scored by the pooled output: the encoder must be made with with_pooler=True")
         if preprocessor is not None and preprocessor.long_texts != "truncate":
             raise ValueError(f"choices are truncated: the preprocessor has long_texts={preprocessor.long_texts!r}")
-        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
-        # In float32, like the loss.
-        self.score = Dense(
-            1,
-            initializer_range=encoder.initializer_range,
-            seed=derive_seed(seed, CHOICE_HEAD),
-            dtype="float32",
-            name=CHOICE_HEAD,
-        )
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates the layer's variables; the encoder has its own already."""
-        if self.built:
-            return
-        self.score.build((None, self.encoder.hidden_size))
-        self.built = True
+        self.dropout = self.dropout_layer(dropout)
+        self.score = self.output_layer(1, CHOICE_HEAD)
+        self.complete(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the choices of a batch; see the class."""

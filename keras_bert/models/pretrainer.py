@@ -5,7 +5,6 @@ from absl import logging
 from keras import ops
 
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.gather import gather_positions
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.seeds import derive_seed
@@ -102,26 +101,8 @@ class BertPretrainer(BertHead):
             name=MASKED_LM,
         )
         if next_sentence:
-            self.next_sentence_logits = Dense(
-                NEXT_SENTENCE_LOGITS,
-                initializer_range=encoder.initializer_range,
-                seed=derive_seed(seed, NEXT_SENTENCE),
-                dtype="float32",
-                name=NEXT_SENTENCE,
-            )
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates the heads' variables; the encoder has its own already."""
-        if self.built:
-            return
-        hidden_size = self.encoder.hidden_size
-        self.masked_lm.build((None, hidden_size))
-        if self.next_sentence:
-            self.next_sentence_logits.build((None, hidden_size))
-        self.built = True
+            self.next_sentence_logits = self.output_layer(NEXT_SENTENCE_LOGITS, NEXT_SENTENCE)
+        self.complete(trainable)
 
     def call(self, inputs, training=False):
         """Logits of both heads for a batch; see the class."""

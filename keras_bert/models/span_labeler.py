@@ -5,8 +5,6 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from keras_bert.layers.dense import Dense
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
@@ -51,24 +49,8 @@ class BertSpanLabeler(TokenizedHead):
         self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
-        # In float32, like the loss, and as the order of the answers hangs on small differences.
-        self.spans = Dense(
-            2,
-            initializer_range=encoder.initializer_range,
-            seed=derive_seed(seed, _SPANS),
-            dtype="float32",
-            name=_SPANS,
-        )
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates the layer's variables; the encoder has its own already."""
-        if self.built:
-            return
-        self.spans.build((None, self.encoder.hidden_size))
-        self.built = True
+        self.spans = self.output_layer(2, _SPANS)
+        self.complete(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the starts and ends of a batch; see the class."""

@@ -6,9 +6,6 @@ from absl import logging
 from keras import ops
 
 from keras_bert.checkpoints.layout import TOKEN_HEAD
-from keras_bert.layers.dense import Dense
-from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
@@ -67,25 +64,9 @@ class BertTokenClassifier(TokenizedHead):
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
         self.labels = label_names(labels, SINGLE_LABEL)
-        self.dropout = Dropout(dropout, derive_seed(seed, "dropout"), dtype=self.dtype_policy, name="dropout")
-        # In float32, like the loss.
-        self.logits = Dense(
-            len(self.labels),
-            initializer_range=encoder.initializer_range,
-            seed=derive_seed(seed, TOKEN_HEAD),
-            dtype="float32",
-            name=TOKEN_HEAD,
-        )
-        self.build()
-        if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
-
-    def build(self, input_shape=None):
-        """Creates the layer's variables; the encoder has its own already."""
-        if self.built:
-            return
-        self.logits.build((None, self.encoder.hidden_size))
-        self.built = True
+        self.dropout = self.dropout_layer(dropout)
+        self.logits = self.output_layer(len(self.labels), TOKEN_HEAD)
+        self.complete(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the tokens of a batch; see the class."""
