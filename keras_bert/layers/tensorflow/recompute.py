@@ -2,6 +2,9 @@
 
 import keras
 import tensorflow as tf
+from tensorflow.python.eager.record import stop_recording
+
+from keras_bert.layers.tensorflow.gradients import custom_gradient, first_order_only
 
 
 def recompute_in_gradient(layer, x, *constants):
@@ -29,12 +32,36 @@ def recompute_in_gradient(layer, x, *constants):
     # Read here: the second run would find them moved on.
     states = [tf.identity(generator.value) for generator in generators]
 
-    @tf.recompute_grad
-    def run(x):
+    def compute(x):
         with keras.StatelessScope(state_mapping=list(zip(generators, states, strict=True))):
             return layer(x, *constants, training=True)
+
+    @custom_gradient  # `tf.recompute_grad` would keep every graph that it was ever used in
+    def run(x):
+        with stop_recording():
+            output = compute(x)
+
+        def gradient(upstream, variables=None):
+            variables = list(variables or ())
+            with tf.GradientTape() as tape:
+                again = _after(upstream, x)
+                tape.watch([again, *variables])
+                recomputed = compute(again)
+            of_x, *of_variables = tape.gradient(recomputed, [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
+            return first_order_only(of_x), of_variables
+
+        return output, gradient
 
     output = run(x)
     for generator in generators:
         generator.assign(generator.value + tf.constant([0, 1], generator.dtype))  # as Keras counts a draw
     return output
+
+
+def _after(upstream, x):
+    """`x`, but only once `upstream` has come; else a compiler would see that it has been computed with before, and keep
+    what came out."""
+    if tf.executing_eagerly():
+        return tf.identity(x)
+    first = tf.reduce_max(tf.reshape(upstream, [-1])[:1])
+    return x + tf.cast(tf.where(tf.math.is_nan(first), float("nan"), 0.0), x.dtype)

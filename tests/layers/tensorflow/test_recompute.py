@@ -1,5 +1,8 @@
 """Activations computed again for the gradient."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -66,3 +69,37 @@ def test_an_encoder_trains_alike():
         assert classifier.encoder.get_config()["recompute"] is recompute
     for kept, recomputed in zip(*results, strict=True):
         np.testing.assert_allclose(kept, recomputed, atol=1e-6)
+
+
+def test_its_graph_does_not_outlive_the_function():
+    block = TransformerBlock(2, 16, seed=1)
+    block.build((None, None, 8))
+
+    @tf.function
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = recompute_in_gradient(block, x, MASK)
+        return tape.gradient(y, x)
+
+    graph = weakref.ref(gradient.get_concrete_function(X).graph)
+    assert graph() is not None
+    del gradient
+    gc.collect()
+    assert graph() is None
+
+
+def test_a_gradient_that_is_no_number_stays_so():
+    layer = keras.layers.Dense(1)
+    layer.build((None, 1))
+
+    @tf.function
+    def gradient(upstream):
+        x = tf.ones([1, 1])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = recompute_in_gradient(layer, x)
+        return tape.gradient(y, x, upstream)
+
+    assert np.isnan(gradient(tf.constant([[np.nan]])).numpy()).all()
+    assert np.isfinite(gradient(tf.constant([[2.0]])).numpy()).all()
