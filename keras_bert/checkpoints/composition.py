@@ -183,7 +183,7 @@ def read_composition(config: Mapping[str, Any], path: Path) -> Composition:
     Example:
 
     >>> read_composition({"composition": "bilstm", "bilstm_units": 4}, Path("config.json"))
-    Composition(kind='bilstm', bilstm_units=4)
+    Composition(kind='bilstm', bilstm_units=4, bilstm_layers=1, features=None)
     """
     kind = config.get("composition", BERT)
     if kind not in _KINDS:

@@ -127,14 +127,13 @@ def test_what_does_not_go_together_is_said_before_anything_is_written(toy_glue, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", tasks.flags.ENCODERS)
-def test_questions_are_answered(toy_checkpoint, tmp_path, encoder):
+def test_questions_are_answered(toy_checkpoint, tmp_path):
     files = {
         name: test_squad.make_file(tmp_path / f"{name}.json", number, "1.1", seed)
         for seed, (name, number) in enumerate({"train": 200, "eval": 40}.items())
     }
     modes = ["train", "eval", "export"]
-    found = test_squad.run("1.1", modes, files, tmp_path / "run", toy_checkpoint, encoder=encoder)["evaluation"]
+    found = test_squad.run("1.1", modes, files, tmp_path / "run", toy_checkpoint, encoder="left_to_right")["evaluation"]
     assert found["eval/f1"] > 0.8
     assert test_squad.run("1.1", ["eval"], files, tmp_path / "run")["evaluation"] == found
 
