@@ -74,8 +74,8 @@ def test_the_model_answers_the_same(labeler, exported):
 def test_the_threshold_makes_a_question_impossible(labeler, tmp_path):
     question, context = QUESTIONS[:1], CONTEXTS[:1]
     (best,) = labeler.answer(question, context)[0]
-    signature = serve(labeler.export(tmp_path / "1", null_threshold=0.0), question, context)
-    odds = float(signature["null_score"][0]) - best["score"]
+    (null,) = labeler.answer(question, context, null_threshold=-1e30)[0]
+    odds = null["score"] - best["score"]
     for threshold, text in ((odds + 0.01, best["text"]), (odds - 0.01, "")):
         served = serve(labeler.export(tmp_path / f"2{text == ''}", null_threshold=threshold), question, context)
         assert served["answer"][0].numpy().decode() == text
