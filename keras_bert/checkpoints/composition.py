@@ -77,10 +77,9 @@ class Composition:
         width, units, shapes = arguments["hidden_size"], self.bilstm_units, {}
         if self.features == _CONCAT_LAST_FOUR:
             width = 4 * width
-        mixed = {_WEIGHTED_LAST_FOUR: 4, _WEIGHTED_ALL: arguments["num_hidden_layers"]}
-        if self.features in mixed:
-            mix = f"{_ENCODER}layer_mix"
-            shapes = {f"{mix}/layer_weights": (mixed[self.features],), f"{mix}/scale": ()}
+        if self.has_weighted_sum:
+            layers = 4 if self.features == _WEIGHTED_LAST_FOUR else arguments["num_hidden_layers"]
+            shapes = {f"{_ENCODER}layer_mix/layer_weights": (layers,), f"{_ENCODER}layer_mix/scale": ()}
         for layer in range(self.bilstm_layers):
             for lstm in ("forward", "backward"):
                 cell = f"{_ENCODER}bilstm_{layer}/{lstm}/lstm_cell"
@@ -92,6 +91,11 @@ class Composition:
             width = 2 * units
         pooler = f"{_ENCODER}bilstm_pooler"
         return {**shapes, f"{pooler}/kernel": (width, width), f"{pooler}/bias": (width,)}
+
+    @property
+    def has_weighted_sum(self) -> bool:
+        """Whether the mix of layers has weights, which are learned."""
+        return self.features in (_WEIGHTED_LAST_FOUR, _WEIGHTED_ALL)
 
     def head_width(self, hidden_size: int) -> int:
         """Width of the vectors that a head reads.
@@ -123,9 +127,9 @@ class Composition:
         """
         if self.kind == TWO_DIRECTIONS:
             return TWO_DIRECTIONS
-        direction = arguments.get("attention_direction", BIDIRECTIONAL)
         if self.features is not None:
             return features_name(self.features)
+        direction = arguments.get("attention_direction", BIDIRECTIONAL)
         return direction if self.kind == BERT else f"{direction}_{BILSTM}"
 
 

@@ -190,7 +190,7 @@ def pieces_of_composition(
     if composition.kind == BILSTM:
         pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)}
         pieces |= _bilstm_pieces(composition.bilstm_layers) | BILSTM_POOLER_PIECES
-        pieces |= MIX_PIECES if any("layer_mix" in path for path in composition.shapes(arguments)) else {}
+        pieces |= MIX_PIECES if composition.has_weighted_sum else {}
     return pieces
 
 

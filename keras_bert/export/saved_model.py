@@ -10,12 +10,12 @@ from pathlib import Path
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.export.batching import write_batching_parameters
+from keras_bert.export.batching import MOST_ROWS, write_batching_parameters
 from keras_bert.export.ops import unserved_operations
 from keras_bert.export.warmup import write_warmup_requests
 
 
-def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=32):
+def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=MOST_ROWS):
     """Writes functions and the variables that they use as one SavedModel, complete or not at all.
 
     Every variable is stored once. The model is written under a temporary name beside `path` and renamed, so a server

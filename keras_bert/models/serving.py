@@ -3,10 +3,10 @@
 import tensorflow as tf
 from keras import ops
 
+from keras_bert.export.batching import MOST_ROWS
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 
 EXPORT_DTYPES = ("float32", "bfloat16")
-MOST_JOINED = 32  # inputs of the encoder that a server with batching runs at once, about
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 # What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
 _WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
@@ -138,7 +138,7 @@ def export_head(
         [weight.value for weight in served.weights],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
         warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts, further),
-        max_batch_size=MOST_JOINED // inputs_per_row,
+        max_batch_size=MOST_ROWS // inputs_per_row,
     )
 
 

@@ -1,6 +1,6 @@
 """What the tables of the paper compare: how each variant is pre-trained and fine-tuned."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 TABLES = ("pretraining_tasks", "model_size", "masking", "features")
 PAPER_SIZES = ((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16))  # table 6
@@ -34,7 +34,7 @@ class Variant:
     pretraining: str | None = None
     pretrain_flags: tuple[str, ...] = ()
     size: tuple[int, int, int] | None = None
-    fine_tune_flags: tuple[str, ...] = field(default=())
+    fine_tune_flags: tuple[str, ...] = ()
 
 
 def variants_of(table, sizes=PAPER_SIZES, feature_flags=()):
