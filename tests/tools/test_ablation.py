@@ -56,7 +56,8 @@ def test_flags_of_features_are_not_those_of_fine_tuning():
 
 def test_a_row_has_the_median_and_the_range():
     pretraining = {"updates": 2000, "seconds": 90.0, "metrics": {"eval/perplexity": 12.345}}
-    results = {"score": "dev/f1", "trials": [{"score": score} for score in (0.5, 0.9, 0.6, None)]}
+    trials = [{"score": score, "metrics": {"test/f1": score / 2}} for score in (0.5, 0.9, 0.6)]
+    results = {"score": "dev/f1", "trials": [*trials, {"score": None, "metrics": {}}]}
     row = row_of(Variant({"Pre-training": "BERT"}, "bert"), pretraining, {"ner": results})
     assert row == {
         "Pre-training": "BERT",
@@ -64,10 +65,12 @@ def test_a_row_has_the_median_and_the_range():
         "minutes": "1.5",
         "LM perplexity": "12.35",
         "ner (dev/f1)": "0.6000 (0.5000 to 0.9000, n=3)",
+        "ner (test/f1)": "0.3000 (0.2500 to 0.4500, n=3)",
     }
     assert table_of([row, row]).count("\n") == 4
-    nothing = row_of(Variant({}, "x"), None, {"ner": {"score": "dev/f1", "trials": [{"score": None}]}})
+    nothing = row_of(Variant({}, "x"), None, {"ner": {"score": "dev/f1", "trials": [{"score": None, "metrics": {}}]}})
     assert nothing == {"ner (dev/f1)": "diverged"}
+    assert table_of([row, nothing]).endswith("\n| - | - | - | - | diverged | - |\n")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_an_ablation(tmp_path, command, monkeypatch, capsys):
     assert [config[name] for name in ("num_hidden_layers", "hidden_size", "intermediate_size")] == [2, 4, 16]
     data = json.loads((folder / "table.json").read_text())
     trials = json.loads((folder / "fine_tuning" / "2x4x1" / "sst2" / "results.json").read_text())["trials"]
-    assert data[1]["scores"]["sst2"] == [trial["score"] for trial in trials] and len(trials) == 2
+    assert data[1]["scores"]["sst2"] == {"dev/accuracy": [trial["score"] for trial in trials]} and len(trials) == 2
     # What has finished is not run again, and nothing is mixed with other settings.
     monkeypatch.setattr(programs, "subprocess", None)
     ablation.run(parsed(*command))

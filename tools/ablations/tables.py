@@ -7,7 +7,7 @@ def table_of(rows):
     """A table in Markdown.
 
     Args:
-        rows: list of dict of column to str, all with the same columns.
+        rows: list of dict of column to str. What one of them lacks is "-" in the table.
 
     Returns:
         str.
@@ -19,7 +19,8 @@ def table_of(rows):
     |---|---|
     | BERT | 0.9 |
     """
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = [columns, ["---"] * len(columns), *([row.get(column, "-") for column in columns] for row in rows)]
     first, rule, *others = (" | ".join(map(str, cells)) for cells in lines)
     return "".join([f"| {first} |\n", f"|{rule.replace(' ', '')}|\n", *(f"| {line} |\n" for line in others)])
 
@@ -33,7 +34,8 @@ def row_of(variant, pretraining, fine_tuning):
         fine_tuning: dict of task to `results.json` of its fine-tuning.
 
     Returns:
-        dict of column to str. A score is the median of its trials, and their range behind it.
+        dict of column to str. A score is the median of its trials, and their range behind it; that on test stands
+        behind that on dev.
     """
     row = dict(variant.row)
     if pretraining is not None:
@@ -44,25 +46,33 @@ def row_of(variant, pretraining, fine_tuning):
         if "eval/perplexity" in pretraining["metrics"]:
             row["LM perplexity"] = f"{pretraining['metrics']['eval/perplexity']:.4g}"
     for task, results in fine_tuning.items():
-        row[f"{task} ({results['score']})"] = _median_and_range(scores_of(results))
+        for metric, scores in scores_of(results).items():
+            row[f"{task} ({metric})"] = _median_and_range(scores)
     return row
 
 
 def scores_of(results):
-    """The score of each trial that has one: list of float.
+    """What the trials came to: on dev, which chose each one's best evaluation, and on test where there is one.
 
     Args:
         results: dict, `results.json` of a fine-tuning.
 
     Returns:
-        list of float.
+        dict of metric to list of float, without the trials that diverged.
 
     Example:
 
-    >>> scores_of({"trials": [{"score": 0.5}, {"score": None}]})
-    [0.5]
+    >>> metrics = {"dev/f1": 0.5, "test/f1": 0.4}
+    >>> scores_of({"score": "dev/f1", "trials": [{"score": 0.5, "metrics": metrics}, {"score": None, "metrics": {}}]})
+    {'dev/f1': [0.5], 'test/f1': [0.4]}
     """
-    return [trial["score"] for trial in results["trials"] if trial["score"] is not None]
+    score = results["score"]
+    of_test = f"test/{score.partition('/')[2]}"
+    trials = [trial for trial in results["trials"] if trial["score"] is not None]
+    scores = {score: [trial["score"] for trial in trials]}
+    if any(of_test in trial["metrics"] for trial in trials):
+        scores[of_test] = [trial["metrics"][of_test] for trial in trials]
+    return scores
 
 
 def _median_and_range(scores):
