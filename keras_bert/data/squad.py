@@ -9,11 +9,12 @@ from typing import NamedTuple
 from keras_bert.data.atomic_file import atomic_text_file
 from keras_bert.data.bad_rows import BadRowError, BadRows, quotation
 from keras_bert.data.example_stream import ExampleStream
-from keras_bert.data.text_lines import check_is_file
+from keras_bert.data.text_lines import check_is_file, check_text
 from keras_bert.metrics.squad import VERSIONS
 from keras_bert.text.words import WORD_SEPARATORS
 
 _WORD = re.compile(f"[^{WORD_SEPARATORS}]+")
+_ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,\]}]+)')
 
 
 class SquadQuestion(NamedTuple):
@@ -46,7 +47,7 @@ class SquadQuestion(NamedTuple):
     last_word: int | None
 
 
-def read_squad(path, version="1.1", to_train=False, bad_rows=None):
+def read_squad(path, version="1.1", to_train=False, bad_rows=None, to_evaluate=False):
     """The questions of a file.
 
     Source: `read_squad_examples` in google-research/bert run_squad.py. Differs from BERT: of several answers, which the
@@ -57,8 +58,9 @@ def read_squad(path, version="1.1", to_train=False, bad_rows=None):
         version: str. "1.1", in which every question has an answer, or "2.0", in which some are impossible.
         to_train: bool. Whether the words of the answers are looked for in the context.
         bad_rows: a `BadRows`, told of questions that lack a part, have the id of another, or, where they are to be
-            trained on, an answer that is not in the context or, under version 1.1, none. None takes the first one for
-            an error.
+            trained on, an answer that is empty or not in the context. None takes the first one for an error.
+        to_evaluate: bool. Whether the answers are to score others. Under version 1.1 a question without any is a bad
+            row then, as it is where it is to be trained on.
 
     Returns:
         `ExampleStream` of `SquadQuestion`.
@@ -80,7 +82,7 @@ def read_squad(path, version="1.1", to_train=False, bad_rows=None):
         raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
     path = check_is_file(path)
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows), str(path))
+    return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows, to_evaluate), str(path))
 
 
 def write_squad(path, articles, overwrite=False):
@@ -194,8 +196,9 @@ def question_of_span(identifier, question, context, span):
     return SquadQuestion(identifier, question, context, (context[start:end],), False, first, last)
 
 
-def _read(path, version, to_train, bad_rows):
+def _read(path, version, to_train, bad_rows, to_evaluate):
     text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    lines_of_ids = functools.cache(lambda: _lines_of_ids(text))  # made when the first bad question is found
     seen = set()
     row = 0
     for where, paragraph in _paragraphs(path, parse_json(path, text)):
@@ -204,12 +207,14 @@ def _read(path, version, to_train, bad_rows):
             row += 1
             try:
                 question = _question(entry, paragraph["context"], seen)
+                if version == "1.1" and (to_train or to_evaluate):
+                    _check_has_answer(question)
                 if to_train:
                     words = words or word_spans(question.context)
-                    first, last = _words_of_answer(entry, question, words, version)
+                    first, last = _words_of_answer(entry, question, words)
                     question = question._replace(first_word=first, last_word=last)
             except ValueError as error:
-                line = _line_of(text, entry, seen)
+                line = _line_of(entry, seen, lines_of_ids())
                 bad_rows.report(path, line, f"question {number} of {where}: {error}", row)
             else:
                 seen.add(question.id)
@@ -244,6 +249,8 @@ def _question(entry, context, seen):
     for name in ("id", "question"):
         if not isinstance(entry.get(name), str):
             raise ValueError(f"must have a text {name!r}, got {quotation(entry.get(name))}")
+        check_text(name, entry[name])
+    check_text("context", context)
     if entry["id"] in seen:
         raise ValueError(f"the id {entry['id']!r} is that of an earlier question; predictions are told apart by it")
     answers = entry.get("answers") or []
@@ -253,19 +260,30 @@ def _question(entry, context, seen):
         raise ValueError(f"answers must be a list of objects with a text, got {quotation(answers)}")
     is_impossible = entry.get("is_impossible") is True
     texts = () if is_impossible else tuple(answer["text"] for answer in answers)
+    for text in texts:
+        check_text("answers", text)
     return SquadQuestion(entry["id"], entry["question"], context, texts, is_impossible, None, None)
 
 
-def _words_of_answer(entry, question, words, version):
+def _check_has_answer(question):
+    if not question.answers:
+        raise ValueError(
+            f"{question.id} has no answer, and every question of version 1.1 that is trained or evaluated on must have "
+            "one; impossible ones are those of version 2.0"
+        )
+
+
+def _words_of_answer(entry, question, words):
     """The first and last word of the answer to train on."""
-    if version == "2.0" and question.is_impossible:
+    if question.is_impossible:
         return -1, -1
     if not question.answers:
-        advice = "" if version == "2.0" else " under version 1.1; impossible ones are those of version 2.0"
-        raise ValueError(f"{question.id} has no answer, and every question to train on must have one{advice}")
+        raise ValueError(f"{question.id} has no answer, and every question to train on must have one or be impossible")
     answer, start = question.answers[0], entry["answers"][0].get("answer_start")
     if isinstance(start, bool) or not isinstance(start, int):
         raise ValueError(f"answer_start must be a number of characters, got {quotation(start)}")
+    if not answer.strip():
+        raise ValueError(f"the answer to train on is empty: {quotation(answer)}")
     first, last = (_word_at(words, place) for place in (start, start + len(answer) - 1))
     between = " ".join(question.context[slice(*word)] for word in words[first : last + 1]) if first >= 0 else ""
     # By words, as the original does: an answer with a no-break space, for example, is not found.
@@ -281,10 +299,23 @@ def _word_at(words, place):
     return bisect.bisect_right(words, place, key=lambda word: word[0]) - 1
 
 
-def _line_of(text, entry, seen):
+def _line_of(entry, seen, lines_of_ids):
     """The line of a question's id; of one that is there twice, the second time."""
     identifier = entry.get("id") if isinstance(entry, dict) else None
-    forms = "|".join(re.escape(json.dumps(identifier, ensure_ascii=ascii_only)) for ascii_only in (False, True))
-    places = [match.start() for match in re.finditer(rf'"id"\s*:\s*(?:{forms})', text)]
-    place = places[min(len(places) - 1, 1 if identifier in seen else 0)] if places else 0
-    return text.count("\n", 0, place) + 1
+    lines = lines_of_ids.get(json.dumps(identifier), [1])
+    return lines[min(len(lines) - 1, 1 if isinstance(identifier, str) and identifier in seen else 0)]
+
+
+def _lines_of_ids(text):
+    """The lines on which each id stands in a file, by its JSON: dict of str to list of int."""
+    lines_of_ids = {}
+    line, place = 1, 0
+    for match in _ID.finditer(text):
+        line += text.count("\n", place, match.start())
+        place = match.start()
+        try:
+            identifier = json.dumps(json.loads(match[1]))
+        except ValueError:  # a list or an object, which is cut off here
+            continue
+        lines_of_ids.setdefault(identifier, []).append(line)
+    return lines_of_ids

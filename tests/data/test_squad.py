@@ -80,7 +80,12 @@ BAD = [
     (entry(start=-1), "is not in the context at -1"),
     (entry(start="24"), "answer_start must be a number of characters, got '24'"),
     (entry(answer=None), "q1 has no answer"),
+    (entry(answer=""), "the answer to train on is empty: ''"),
+    (entry(answer=" ", start=3), "the answer to train on is empty: ' '"),
     (entry(id=3), "must have a text 'id', got 3"),
+    (entry(id=["q1"]), r"must have a text 'id', got \['q1'\]"),
+    (entry(question="When\ud800?"), "'question' holds half of a surrogate pair"),
+    (entry(answer="10\udcff"), "'answers' holds half of a surrogate pair"),
     (entry(question=None), "must have a text 'question', got None"),
     (entry(answers=["1066"]), "answers must be a list of objects with a text"),
     (7, "must be a JSON object, got 7"),
@@ -102,6 +107,30 @@ def test_bad_questions_are_skipped_and_counted_once(write):
     for _ in range(2):
         assert [question.id for question in questions] == ["q0"]
     assert bad_rows.count == len(BAD)
+
+
+def test_a_question_to_evaluate_on_needs_an_answer_under_version_1(write):
+    path = write(entry("q0"), entry("q1", is_impossible=True), entry("q2", answers=[]))
+    bad_rows = BadRows(skip=True)
+    assert [question.id for question in read_squad(path, bad_rows=bad_rows, to_evaluate=True)] == ["q0"]
+    assert bad_rows.count == 2
+    assert len(list(read_squad(path, "2.0", to_evaluate=True))) == 3
+    with pytest.raises(BadRowError, match="q1 has no answer, .* impossible ones are those of version 2.0"):
+        list(read_squad(path, to_evaluate=True))
+
+
+def test_a_context_that_utf8_cannot_encode_is_a_bad_row(tmp_path):
+    path = tmp_path / "train.json"
+    path.write_bytes(b'{"data": [{"paragraphs": [{"context": "a \xff b", "qas": [{"id": "q", "question": "?"}]}]}]}')
+    with pytest.raises(BadRowError, match="line 1: question 1 .*'context' holds half of a surrogate pair"):
+        list(read_squad(path))
+
+
+def test_a_bad_question_has_the_line_of_its_id(write):
+    path = write(*(entry(f"q{number}", answer="1067" if number == 7 else "1066") for number in range(9)), indent=1)
+    line = next(number for number, text in enumerate(path.read_text().split("\n"), 1) if '"q7"' in text)
+    with pytest.raises(BadRowError, match=f"line {line}: question 8"):
+        list(read_squad(path, to_train=True))
 
 
 def test_an_id_that_is_there_twice_is_named_with_its_line(write):
