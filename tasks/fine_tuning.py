@@ -447,7 +447,7 @@ def use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype
 
 
 def export_model(task, model, folder, exports, dtype):
-    """Exports a model as the next version, unless the newest one is of the same model and dtype.
+    """Exports a model as the next version, unless the newest one is of the same model with the same settings.
 
     Args:
         task, model: the task and its model.
@@ -460,7 +460,13 @@ def export_model(task, model, folder, exports, dtype):
     """
     exports.mkdir(parents=True, exist_ok=True)
     versions = sorted(int(path.name) for path in exports.iterdir() if path.name.isdigit())
-    exported = {"model": str(folder), "modified": (folder / "config.json").stat().st_mtime, "dtype": dtype}
+    exported = {
+        "model": str(folder),
+        "modified": (folder / "config.json").stat().st_mtime,
+        "dtype": dtype or model.dtype_policy.name,
+        "sequence_length": model.preprocessor.sequence_length,
+        **task.export_settings(),
+    }
     record = exports.parent / "exported.json"
     if versions and record.is_file() and json.loads(record.read_text(encoding="utf-8")) == exported:
         logging.info("%s holds this model already", exports / str(versions[-1]))

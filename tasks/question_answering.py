@@ -1,7 +1,9 @@
 """Questions answered from contexts, as `tasks.fine_tuning` wants a task."""
 
+import functools
 import json
 import math
+from pathlib import Path
 
 from absl import logging
 
@@ -9,7 +11,7 @@ from keras_bert.data.squad_predictions import answer_questions, at_threshold, wr
 from keras_bert.data.tokenized_questions import tokenize_questions
 from keras_bert.metrics.squad import squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
-from tasks.saved_models import RESULTS_NAME
+from tasks.saved_models import saved_results
 from tasks.task import FineTuningTask, by_split, describe_data
 
 _BEST_THRESHOLD = "best_f1_threshold"
@@ -25,8 +27,10 @@ class QuestionAnswering(FineTuningTask):
         max_query_length: int. Most tokens of a question.
         n_best: int. How many starts and ends of a window are looked at, and answers kept.
         max_answer_length: int. Most tokens of an answer.
-        null_threshold: float or None. Under version 2.0 a question is impossible where its null odds are above it; None
-            takes the one that is best on the first evaluation split (paper, section 4.3), or 0 where none is known.
+        null_threshold: float or None. Under version 2.0 a question is impossible where its null odds are above it. None
+            takes the one that is best on the split that is evaluated (paper, section 4.3); to predict and to export the
+            one that was best when the model was trained, or else when it was evaluated in `run_dir`, or 0.
+        run_dir, init_checkpoint: as for `tasks.fine_tuning.fine_tune`: where that threshold is looked for.
         train: `ExampleStream` of `SquadQuestion` to train on, or None.
         evaluation: dict of split to `ExampleStream` of questions with answers. The first decides which model is best.
         prediction: dict of split to `ExampleStream` of questions to answer.
@@ -41,6 +45,8 @@ class QuestionAnswering(FineTuningTask):
         n_best,
         max_answer_length,
         null_threshold=None,
+        run_dir=None,
+        init_checkpoint=None,
         train=None,
         evaluation=None,
         prediction=None,
@@ -61,6 +67,7 @@ class QuestionAnswering(FineTuningTask):
         self._windows = {"stride": stride, "max_query_length": max_query_length}
         self._answers = {"n_best": n_best, "max_answer_length": max_answer_length}
         self._null_threshold = null_threshold
+        self._run_dir, self._init_checkpoint = run_dir, init_checkpoint
 
     def configuration(self, model):
         """What identifies the task and its data in a run's configuration.
@@ -77,8 +84,6 @@ class QuestionAnswering(FineTuningTask):
         for split, questions in self._evaluation.items():
             tokenized = self._tokenize(split, questions, model)
             data[split] = tokenized.windows
-            # Refuses a file without answers, which would only be noticed after an epoch.
-            squad_metrics({}, _right_answers(tokenized), self._version)
         self.read_predictions_once()
         return {
             "task": self.name,
@@ -149,22 +154,33 @@ class QuestionAnswering(FineTuningTask):
             tokenized = self._tokenize(split, questions, model)
             predictions = self._answer(model, tokenized, batch_size)
             if self._version == "2.0":
-                predictions = at_threshold(predictions, self._threshold_of(_metrics_of_run(folder.parent)))
+                predictions = at_threshold(predictions, self._tuned_threshold)
             files += write_squad_predictions(folder / split, predictions, overwrite=True)
         return files
 
     def export(self, model, folder, dtype):
         """Writes the SavedModel, and gives its Path."""
-        threshold = None
-        if self._version == "2.0":
-            threshold = self._threshold_of(_metrics_of_run(folder.parent.parent))
-        return model.export(folder, dtype=dtype, null_threshold=threshold, **self._answers)
+        return model.export(folder, dtype=dtype, **self._answering())
+
+    def export_settings(self):
+        """What an export depends on beside the model: dict fit for JSON."""
+        return {**self._windows, **self._answering()}
+
+    def _answering(self):
+        return {**self._answers, "null_threshold": self._tuned_threshold if self._version == "2.0" else None}
 
     def _threshold_of(self, metrics):
-        """The threshold given, or the one that the metrics found best, or 0."""
+        """The threshold given, or the one that the metrics found best."""
+        return metrics[_BEST_THRESHOLD] if self._null_threshold is None else self._null_threshold
+
+    @functools.cached_property
+    def _tuned_threshold(self):
+        """The threshold given, or the one that was found when the model was trained or evaluated, or 0."""
         if self._null_threshold is not None:
             return self._null_threshold
-        return metrics.get(_BEST_THRESHOLD, 0.0)
+        tuned, source = _best_threshold_of_run(self._run_dir, self._init_checkpoint)
+        logging.info("null_score_diff_threshold %.4f, %s", tuned, source)
+        return tuned
 
     def _metrics(self, tokenized, predictions):
         right = _right_answers(tokenized)
@@ -193,12 +209,16 @@ def _right_answers(tokenized):
     return {question.id: question.answers for question in tokenized.questions}
 
 
-def _metrics_of_run(run_dir):
-    """The metrics of the first evaluation split, as a run has written them; empty where it has not."""
-    evaluation, results = run_dir / "evaluation.json", run_dir / RESULTS_NAME
-    if evaluation.is_file():
-        return next(iter(json.loads(evaluation.read_text(encoding="utf-8")).values()))
-    if results.is_file():
-        metrics = json.loads(results.read_text(encoding="utf-8"))["best"]["metrics"]
-        return {name.rpartition("/")[2]: value for name, value in reversed(metrics.items())}
-    return {}
+def _best_threshold_of_run(run_dir, init_checkpoint):
+    """A pair: the threshold that was best on the first evaluation split, and where it was found, in words."""
+    if run_dir is not None:
+        metrics = saved_results(run_dir, init_checkpoint).get("best", {}).get("metrics", {})
+        for name, value in metrics.items():
+            if name.rpartition("/")[2] == _BEST_THRESHOLD:
+                return value, "which was best when the model was trained"
+        evaluation = Path(run_dir) / "evaluation.json"
+        if evaluation.is_file():
+            first = next(iter(json.loads(evaluation.read_text(encoding="utf-8")).values()))
+            if _BEST_THRESHOLD in first:
+                return first[_BEST_THRESHOLD], f"which was best in {evaluation}"
+    return 0.0, "as none was tuned"

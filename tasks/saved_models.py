@@ -114,6 +114,20 @@ def saved_configuration(run_dir, init_checkpoint):
     return {} if run is None else read_configuration(run)
 
 
+def saved_results(run_dir, init_checkpoint):
+    """What the run came to whose model is used; empty if there is none.
+
+    Args:
+        run_dir: str or Path.
+        init_checkpoint: str, Path or None.
+
+    Returns:
+        dict, its `results.json`.
+    """
+    run = _find_run(Path(run_dir), init_checkpoint)
+    return {} if run is None else json.loads((run / RESULTS_NAME).read_text(encoding="utf-8"))
+
+
 def _find_run(run_dir, init_checkpoint):
     folders = [run_dir, *([Path(init_checkpoint)] if init_checkpoint else [])]
     return next((folder for folder in folders if (folder / RESULTS_NAME).is_file()), None)

@@ -13,6 +13,8 @@ from absl import app, flags
 
 import tasks.flags
 
+_OF_FOLDS = ("fold", "folds", "fold_seed")
+
 
 def define_flags():
     """Defines the flags; not on import, so that one process can import several programs."""
@@ -43,34 +45,57 @@ def multiple_choice(values):
 
     Raises:
         FileNotFoundError: if a file is missing.
-        ValueError: if a file's format cannot be told, or --fold and --eval_file are both given.
+        ValueError: if a file's format cannot be told, or the flags of folds do not fit the others or the run.
     """
     from keras_bert.data.bad_rows import BadRows
     from keras_bert.data.holdout import cross_validation_fold
     from keras_bert.data.multiple_choice import read_codah, read_swag
     from tasks.multiple_choice import MultipleChoice
 
-    if values.fold is not None and (values.eval_file is not None or values.train_file is None):
-        raise ValueError("--fold parts --train_file into train, dev and test: give that, and leave out --eval_file")
     bad_rows = BadRows(skip=values.skip_bad_rows)
     labelled = {"train", "eval"} & set(values.mode)
+    form = _folds(values)
 
-    def read(path):
+    def read(path, with_labels=True):
         reader = {"swag": read_swag, "codah": read_codah}[_format_of(path, values.file_format)]
-        return reader(path, bad_rows)
+        return reader(path, bad_rows, with_labels)
 
     train = read(values.train_file) if values.train_file is not None and labelled else None
-    evaluation, form = {}, {}
-    if values.fold is not None and train is not None:
-        train, dev, test = cross_validation_fold(train, values.fold, values.fold_seed, values.folds)
+    evaluation = {}
+    if form and train is not None:
+        train, dev, test = cross_validation_fold(train, form["fold"], form["fold_seed"], form["folds"])
         evaluation = {"dev": dev, "test": test}
-        form = {"fold": values.fold, "folds": values.folds, "fold_seed": values.fold_seed}
     elif values.eval_file is not None and labelled:
         evaluation = {"eval": read(values.eval_file)}
     prediction = {}
     if values.predict_file is not None and "predict" in values.mode:
-        prediction = {"predict": read(values.predict_file)}
+        prediction = {"predict": read(values.predict_file, with_labels=False)}
     return MultipleChoice(train if "train" in values.mode else None, evaluation, prediction, bad_rows, form)
+
+
+def _folds(values):
+    """The fold that is left out of training: what the user gives, or, without training, what the run's was.
+
+    A model that was trained on other parts would be judged by questions that it was trained on.
+    """
+    form = {name: values[name].value for name in _OF_FOLDS}
+    given = [name for name in _OF_FOLDS if values[name].present]
+    if values.fold is not None and (values.eval_file is not None or values.train_file is None):
+        raise ValueError("--fold parts --train_file into train, dev and test: give that, and leave out --eval_file")
+    if "train" not in values.mode and values.eval_file is None:
+        from tasks.saved_models import saved_configuration
+
+        saved = saved_configuration(values.run_dir, values.init_checkpoint)
+        if differing := [name for name in given if saved and saved.get(name) != form[name]]:
+            of_the_run = ", ".join(f"{name} {saved.get(name)}" for name in differing)
+            raise ValueError(
+                f"--{differing[0]}={form[differing[0]]}: the model was trained with {of_the_run}, so that it may have "
+                "seen the questions to judge it by; leave the flag out"
+            )
+        form |= {name: saved[name] for name in _OF_FOLDS if name in saved}
+    if given and form["fold"] is None:
+        raise ValueError(f"--{given[0]} is of a cross-validation: give --fold, or leave it out")
+    return {} if form["fold"] is None else form
 
 
 def _format_of(path, given):

@@ -29,7 +29,7 @@ def define_flags():
     flags.DEFINE_integer("token_column", 0, "Column of the tokens, from 0, or from the end if negative.")
     flags.DEFINE_integer("tag_column", -1, "Column of the tags.")
     flags.DEFINE_string("comment_prefix", None, "What lines of comments begin with; default: there are none.")
-    flags.DEFINE_enum("scheme", None, _SCHEMES, "How tags spell entities; default: as the training file's look.")
+    flags.DEFINE_enum("scheme", None, _SCHEMES, "How tags spell entities; default: as the files' tags look.")
     flags.DEFINE_list("labels", None, "The tags, comma-separated; default: those in the training file.")
     flags.DEFINE_bool("document_context", False, "Read a sentence with the text around it in its document.")
 
@@ -73,13 +73,16 @@ def token_classification(values):
     labelled = {"train", "eval"} & set(values.mode)
     files = {"dev": values.dev_file, "test": values.test_file}
     evaluation = {split: read(paths, labelled, labels) for split, paths in files.items() if paths}
+    evaluation = {split: examples for split, examples in evaluation.items() if examples is not None}
+    if form["scheme"] is None:  # a checkpoint that no run has trained
+        form["scheme"] = detect_scheme(sentence.tags for of_split in evaluation.values() for sentence in of_split)
     prediction = read(values.predict_file, "predict" in values.mode, tag_column=None)
     return TokenClassification(
         labels,
-        form.pop("scheme") or "IOB2",
+        form.pop("scheme"),
         form.pop("document_context"),
         train,
-        {split: examples for split, examples in evaluation.items() if examples is not None},
+        evaluation,
         {} if prediction is None else {"predict": prediction},
         bad_rows,
         form,

@@ -111,6 +111,10 @@ class FineTuningTask:
         """The metrics of an evaluation split: dict of name to float."""
         raise NotImplementedError
 
+    def export_settings(self):
+        """What an export depends on beside the model: dict fit for JSON."""
+        return {}
+
     def evaluate(self, model, batch_size):
         """The metrics of all evaluation splits: dict of "split/metric" to float."""
         return by_split({split: self.split_metrics(model, split, batch_size) for split in self._evaluation})

@@ -37,7 +37,7 @@ class MultipleChoiceQuestion(NamedTuple):
     category: str | None = None
 
 
-def read_swag(path, bad_rows=None):
+def read_swag(path, bad_rows=None, with_labels=True):
     """The questions of a file of SWAG, or of one with its columns.
 
     The prompt is the first sentence, and each choice the beginning of the second one with an ending behind it, as they
@@ -48,6 +48,7 @@ def read_swag(path, bad_rows=None):
             them, and, but for questions to predict, `label`; decompressed if its name ends in `.gz`.
         bad_rows: a `BadRows`, told of rows with another number of columns than the header, an empty ending, or a label
             that is the number of none. None takes the first one for an error.
+        with_labels: bool. False passes over a column of labels, whatever stands in it.
 
     Returns:
         `ExampleStream` of `MultipleChoiceQuestion`.
@@ -69,7 +70,8 @@ def read_swag(path, bad_rows=None):
     path = check_is_file(path)
     names = read_header(path, "csv")
     endings = _endings(path, names)
-    columns = ["sent1", "sent2", *endings, *(["label"] if "label" in names else [])]
+    with_labels = with_labels and "label" in names
+    columns = ["sent1", "sent2", *endings, *(["label"] if with_labels else [])]
     check_columns(path, names, columns)
 
     def parse(line, values):
@@ -78,7 +80,7 @@ def read_swag(path, bad_rows=None):
         _check_endings(endings, choices)
         if start:
             choices = [f"{start} {ending}" for ending in choices]
-        label = _label(rest[-1], len(endings)) if "label" in names else None
+        label = _label(rest[-1], len(endings)) if with_labels else None
         return MultipleChoiceQuestion(prompt, tuple(choices), label, line)
 
     bad_rows = BadRows() if bad_rows is None else bad_rows
@@ -86,7 +88,7 @@ def read_swag(path, bad_rows=None):
     return ExampleStream(functools.partial(_read, path, rows, parse, bad_rows), str(path))
 
 
-def read_codah(path, bad_rows=None):
+def read_codah(path, bad_rows=None, with_labels=True):
     """The questions of a file of CODAH: all of them, or one of the parts of its authors' folds.
 
     Source: `data/full_data.tsv` and `data/cv_split` of Websail-NU/CODAH. A prompt ends where its choices begin, often
@@ -97,6 +99,7 @@ def read_codah(path, bad_rows=None):
             decompressed if its name ends in `.gz`.
         bad_rows: a `BadRows`, told of rows with another number of columns, an empty ending, or a label that is the
             number of none. None takes the first one for an error.
+        with_labels: bool. False passes over what stands in the place of the labels.
 
     Returns:
         `ExampleStream` of `MultipleChoiceQuestion`. The category is as in the file: letters of i (idioms), n
@@ -119,7 +122,8 @@ def read_codah(path, bad_rows=None):
     def parse(line, values):
         category, prompt, *choices, label = values
         _check_endings(_CODAH_COLUMNS[2:-1], choices)
-        return MultipleChoiceQuestion(prompt, tuple(choices), _label(label, len(choices)), line, category)
+        label = _label(label, len(choices)) if with_labels else None
+        return MultipleChoiceQuestion(prompt, tuple(choices), label, line, category)
 
     bad_rows = BadRows() if bad_rows is None else bad_rows
     rows = functools.partial(read_columns, path, _CODAH_COLUMNS, "tsv", bad_rows, _CODAH_COLUMNS)

@@ -115,6 +115,17 @@ def test_codah(shared):
     assert questions[2].choices[questions[2].label] == "won a math competition when he was 5."
 
 
+@pytest.mark.parametrize("label", ["", "-1", "?"])
+def test_labels_of_questions_to_predict_are_not_looked_at(tmp_path, label):
+    swag, codah = tmp_path / "test.csv", tmp_path / "test.tsv"
+    swag.write_text(f"sent1,sent2,ending0,ending1,label\na,b,c,d,{label}\n")
+    codah.write_text(f"o\ta\tb\tc\td\te\t{label}\n")
+    for read, path in ((read_swag, swag), (read_codah, codah)):
+        assert [question.label for question in read(path, with_labels=False)] == [None]
+        with pytest.raises(BadRowError, match="the label must be the number of a choice"):
+            list(read(path))
+
+
 def test_codah_has_no_quoting(write):
     path = write(codah_row('"a', '""', "c,", "d\u2028", prompt=""), "codah.tsv")
     assert list(read_codah(path)) == [MultipleChoiceQuestion("", ('"a', '""', "c,", "d\u2028"), 1, 1, "o")]

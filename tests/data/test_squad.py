@@ -115,14 +115,14 @@ def test_a_question_to_evaluate_on_needs_an_answer_under_version_1(write):
     assert [question.id for question in read_squad(path, bad_rows=bad_rows, to_evaluate=True)] == ["q0"]
     assert bad_rows.count == 2
     assert len(list(read_squad(path, "2.0", to_evaluate=True))) == 3
-    with pytest.raises(BadRowError, match="q1 has no answer, .* impossible ones are those of version 2.0"):
+    with pytest.raises(BadRowError, match=r"q1 has no answer, .* impossible ones are those of version 2\.0"):
         list(read_squad(path, to_evaluate=True))
 
 
 def test_a_context_that_utf8_cannot_encode_is_a_bad_row(tmp_path):
     path = tmp_path / "train.json"
     path.write_bytes(b'{"data": [{"paragraphs": [{"context": "a \xff b", "qas": [{"id": "q", "question": "?"}]}]}]}')
-    with pytest.raises(BadRowError, match="line 1: question 1 .*'context' holds half of a surrogate pair"):
+    with pytest.raises(BadRowError, match=r"line 1: question 1 .*'context' holds half of a surrogate pair"):
         list(read_squad(path))
 
 

@@ -201,11 +201,12 @@ def test_a_model_is_used_for_its_own_task_and_never_silently_for_another(toy_glu
         run("sst2", ("eval",), toy_glue, tmp_path / "one", tmp_path / "two")
     with pytest.raises(ValueError, match="is of a run for the task 'sst2', and this is 'rte'"):
         run("rte", ("eval",), toy_glue, tmp_path / "one")
-    # The same export again is the same; another dtype is another version.
+    # The same export again is the same; another dtype or length is another version.
     run("sst2", ("export",), toy_glue, tmp_path / "one")
     assert [path.name for path in (tmp_path / "one" / "saved_model").iterdir()] == ["1"]
     run("sst2", ("export",), toy_glue, tmp_path / "one", export_dtype="bfloat16")
-    assert sorted(path.name for path in (tmp_path / "one" / "saved_model").iterdir()) == ["1", "2"]
+    run("sst2", ("export",), toy_glue, tmp_path / "one", max_seq_length=8, given={"max_seq_length"})
+    assert sorted(path.name for path in (tmp_path / "one" / "saved_model").iterdir()) == ["1", "2", "3"]
     # Other data under the same name are another run.
     data = tmp_path / "data" / "SST-2"
     shutil.copytree(toy_glue / "SST-2", data)

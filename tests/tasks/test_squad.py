@@ -7,9 +7,12 @@ import tensorflow as tf
 from keras_bert.data.squad import read_squad, write_squad
 from keras_bert.data.triviaqa import squad_articles
 from keras_bert.metrics.squad import squad_metrics
+from keras_bert.training.run_dir import write_json
 from tasks.fine_tuning import fine_tune
 from tasks.question_answering import QuestionAnswering
+from tasks.squad import question_answering
 from tests.data.triviaqa_files import write_triviaqa
+from tests.tasks.given_flags import GivenFlags
 from tests.tasks.test_glue import ARGUMENTS
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
 
@@ -32,18 +35,30 @@ def make_file(path, number, version, seed):
     return path
 
 
-def run(version, modes, files, run_dir, init_checkpoint=None, **arguments):
-    train, evaluation = (read_squad(files[name], version, name == "train") for name in ("train", "eval"))
-    task = QuestionAnswering(
-        version,
-        stride=8,
-        max_query_length=4,
-        n_best=5,
-        max_answer_length=3,
-        train=train if "train" in modes else None,
-        evaluation={"eval": evaluation} if {"train", "eval"} & set(modes) else {},
-        prediction={"predict": read_squad(files["eval"], version)} if "predict" in modes else {},
-    )
+FLAGS = {
+    "version": None,
+    "train_file": None,
+    "eval_file": None,
+    "predict_file": None,
+    "doc_stride": 128,
+    "max_query_length": 64,
+    "n_best_size": 20,
+    "max_answer_length": 30,
+    "null_score_diff_threshold": None,
+    "skip_bad_rows": False,
+}
+GIVEN = {"doc_stride": 8, "max_query_length": 4, "n_best_size": 5, "max_answer_length": 3}
+
+
+def make_task(modes, files, run_dir, init_checkpoint=None, **given):
+    names = {"train_file": "train", "eval_file": "eval", "predict_file": "eval"}
+    paths = {flag: str(files[name]) for flag, name in names.items() if name in files}
+    flags = GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), init_checkpoint=init_checkpoint, **paths, **given)
+    return question_answering(flags)
+
+
+def run(version, modes, files, run_dir, init_checkpoint=None, given=GIVEN, **arguments):
+    task = make_task(modes, files, run_dir, init_checkpoint, version=version, **given)
     arguments = {**ARGUMENTS, "dropout": None, "max_seq_length": 24, "epochs": 8, **arguments}
     return fine_tune(task, modes, run_dir, init_checkpoint=init_checkpoint, **arguments)
 
@@ -98,9 +113,30 @@ def test_what_is_served_answers_as_the_files_do(finished):
 
 @pytest.mark.slow
 def test_a_finished_run_can_be_used_again(finished):
-    version, files, folder = finished
-    again = run(version, ["eval"], files, folder)["evaluation"]
+    _, files, folder = finished
+    again = run(None, ["eval"], files, folder, given={})["evaluation"]  # it knows its version, windows and answers
     assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
+
+
+def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
+    def settings(run_dir, init_checkpoint=None, **given):
+        return make_task(["export"], {}, run_dir, init_checkpoint, **given).export_settings()
+
+    trained, evaluated, neither = (tmp_path / name for name in ("trained", "evaluated", "neither"))
+    form = {"stride": 8, "max_query_length": 4, "n_best": 5, "max_answer_length": 3}
+    for folder in (trained, evaluated):
+        folder.mkdir()
+        write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}})
+    write_json(trained / "run.json", {"task": "squad2.0", **form})
+    write_json(trained / "results.json", {"best": {"metrics": {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}}})
+    assert settings(trained) == settings(neither, str(trained)) == {**form, "null_threshold": -3.0}
+    assert settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0
+    assert settings(trained, n_best_size=7)["n_best"] == 7
+    assert settings(evaluated, version="2.0")["null_threshold"] == 5.0
+    assert settings(neither, version="2.0")["null_threshold"] == 0.0
+    assert settings(trained, version="1.1")["null_threshold"] is None
+    with pytest.raises(ValueError, match=r"which version of SQuAD is it\? Give --version=1\.1"):
+        settings(neither)
 
 
 @pytest.mark.slow
@@ -134,7 +170,7 @@ def test_a_model_of_triviaqa_goes_on_with_squad(tmp_path, toy_checkpoint):
 
 
 def test_modes_without_files_are_refused(tmp_path):
-    task = QuestionAnswering("1.1", 8, 4, 5, 3)
+    task = QuestionAnswering("1.1", stride=8, max_query_length=4, n_best=5, max_answer_length=3)
     for mode, flag in (("train", "--train_file"), ("eval", "--eval_file"), ("predict", "--predict_file")):
         with pytest.raises(ValueError, match=flag):
             task.check([mode])
@@ -147,6 +183,6 @@ def test_a_checkpoint_without_spans_is_no_trained_model(tmp_path, toy_checkpoint
 
 
 def test_a_dropout_is_refused(tmp_path, toy_checkpoint):
-    task = QuestionAnswering("1.1", 8, 4, 5, 3)
+    task = QuestionAnswering("1.1", stride=8, max_query_length=4, n_best=5, max_answer_length=3)
     with pytest.raises(ValueError, match=r"no dropout before it; got dropout=0\.1"):
         task.make_model(toy_checkpoint, 24, "float32", dropout=0.1)

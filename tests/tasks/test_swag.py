@@ -1,6 +1,5 @@
 import csv
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import tensorflow as tf
 from tasks.fine_tuning import fine_tune
 from tasks.swag import multiple_choice
 from tests.models.test_multiple_choice import telling_questions
+from tests.tasks.given_flags import GivenFlags
 from tests.tasks.test_glue import ARGUMENTS
 
 FLAGS = {
@@ -20,6 +20,7 @@ FLAGS = {
     "folds": 5,
     "fold_seed": 1,
     "skip_bad_rows": False,
+    "init_checkpoint": None,
 }
 
 
@@ -42,7 +43,7 @@ def make_codah(path, number, seed):
 
 
 def run(modes, run_dir, checkpoint=None, **flags):
-    values = SimpleNamespace(**{**FLAGS, "mode": modes, **flags})
+    values = GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), **flags)
     return fine_tune(multiple_choice(values), modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 6})
 
 
@@ -93,14 +94,20 @@ def test_a_fold_of_codah(tmp_path, toy_checkpoint):
     assert [report[split]["questions"] for split in ("dev", "test")] == [20, 20]
     assert sum(category["questions"] for category in report["test"]["by_category"].values()) == 20
     assert json.loads((tmp_path / "run" / "results.json").read_text())["configuration"]["fold"] == 1
-    again = run(["eval"], tmp_path / "run", train_file=file, fold=1)["evaluation"]
+    # The run knows its fold, and is not judged by what it was trained on.
+    again = run(["eval"], tmp_path / "run", train_file=file)["evaluation"]
     assert again["test/accuracy"] == report["test"]["accuracy"]
+    for flags in ({"fold": 0}, {"fold_seed": 2}):
+        with pytest.raises(ValueError, match="the model was trained with fold"):
+            run(["eval"], tmp_path / "run", train_file=file, **flags)
 
 
 def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
     file = make_codah(tmp_path / "codah.tsv", 20, 2)
     with pytest.raises(ValueError, match="leave out --eval_file"):
         run(["train"], tmp_path / "run", toy_checkpoint, train_file=file, eval_file=file, fold=1)
+    with pytest.raises(ValueError, match="--fold_seed is of a cross-validation: give --fold, or leave it out"):
+        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file, eval_file=file, fold_seed=2)
     with pytest.raises(ValueError, match=r"give --file_format"):
         run(["train"], tmp_path / "run", toy_checkpoint, train_file=str(tmp_path / "codah.txt"), fold=1)
     with pytest.raises(ValueError, match="has no labelled examples to choose the best model by; give --eval_file"):

@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -10,32 +9,23 @@ from keras_bert.metrics.tagging import tagging_metrics
 from tasks.fine_tuning import fine_tune
 from tasks.tagging import token_classification
 from tests.models.test_token_classifier import telling_sentences
+from tests.tasks.given_flags import GivenFlags
 from tests.tasks.test_glue import ARGUMENTS
 
-
-class Values:
-    """The flags of tasks.tagging, some of them given."""
-
-    def __init__(self, **given):
-        defaults = {
-            "train_file": [],
-            "dev_file": [],
-            "test_file": [],
-            "predict_file": [],
-            "token_column": 0,
-            "tag_column": -1,
-            "comment_prefix": None,
-            "scheme": None,
-            "labels": None,
-            "document_context": False,
-            "skip_bad_rows": False,
-            "init_checkpoint": None,
-        }
-        self.__dict__.update({**defaults, **given})
-        self._given = set(given)
-
-    def __getitem__(self, name):
-        return SimpleNamespace(value=getattr(self, name), present=name in self._given)
+FLAGS = {
+    "train_file": [],
+    "dev_file": [],
+    "test_file": [],
+    "predict_file": [],
+    "token_column": 0,
+    "tag_column": -1,
+    "comment_prefix": None,
+    "scheme": None,
+    "labels": None,
+    "document_context": False,
+    "skip_bad_rows": False,
+    "init_checkpoint": None,
+}
 
 
 def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: tag):
@@ -51,7 +41,7 @@ def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: ta
 
 
 def run(modes, run_dir, checkpoint=None, **given):
-    task = token_classification(Values(mode=modes, run_dir=str(run_dir), **given))
+    task = token_classification(GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), **given))
     return fine_tune(task, modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 14})
 
 
@@ -142,13 +132,21 @@ def test_parts_of_speech(tmp_path, toy_checkpoint):
     assert results["configuration"]["scheme"] == "plain"
 
 
+def test_a_checkpoint_that_no_run_trained_has_the_scheme_of_the_file(tmp_path):
+    sentence = TaggedSentence(("it", "is", "good"), ("PRON", "AUX", "ADJ"), 0, 1)
+    write_conll(tmp_path / "dev.conll", [sentence])
+    given = {"run_dir": str(tmp_path / "run"), "dev_file": [str(tmp_path / "dev.conll")]}
+    assert token_classification(GivenFlags(FLAGS, mode=["eval"], **given)).score == "dev/token_accuracy"
+
+
 def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):
     train = make_file(tmp_path / "train.conll", 20, 0)
     dev = tmp_path / "dev.conll"
     dev.write_text("good\tB-good\n\nplain\tB-ugly\nfilm\tO\n\nbad\tB-bad\n")
     with pytest.raises(BadRowError, match=r"dev.conll, line 3: the tag 'B-ugly' is unknown; known are \['B-bad'"):
         run(["train"], tmp_path / "run", toy_checkpoint, train_file=train, dev_file=[str(dev)])
-    task = token_classification(Values(mode=["train"], train_file=train, dev_file=[str(dev)], skip_bad_rows=True))
+    given = {"train_file": train, "dev_file": [str(dev)], "skip_bad_rows": True}
+    task = token_classification(GivenFlags(FLAGS, mode=["train"], **given))
     model = task.make_model(toy_checkpoint, 16, "float32")
     assert len(task.configuration(model)["data"]) == 2
     assert task._tokenized["dev"][1].lengths.tolist() == [1, 1]
@@ -161,4 +159,5 @@ def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
     with pytest.raises(ValueError, match="no token classifier"):
         run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file)
     with pytest.raises(ValueError, match="no trained layer for the tags"):
-        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file, labels=["O", "B-good"])
+        labels = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("good", "bad"))]
+        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file, labels=labels)
