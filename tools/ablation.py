@@ -15,8 +15,8 @@
 
 Everything is written below --run_dir: the programs' own runs in pretraining/VARIANT and fine_tuning/VARIANT/TASK, and
 table.md and table.json, which are written anew as each variant is finished. A score is the median over --restarts seeds
-of the best evaluation on dev, with the range. What has finished is not run again: the same command goes on where an
-interrupted one was.
+of the best evaluation on dev, with the range; of several --learning_rates the seeds are those of the rate with the best
+trial. What has finished is not run again: the same command goes on where an interrupted one was.
 """
 
 import json

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from absl import flags
 
+from keras_bert.training.experiment import best_trial
 from keras_bert.training.run_dir import write_json
 from tests.data.pretraining.corpora import VOCABULARY, write_corpus, write_vocabulary
 from tests.forked import ForkedProgram
@@ -15,7 +16,7 @@ from tests.toys import toy_reviews
 from tools import ablation
 from tools.ablations import programs
 from tools.ablations.programs import ProgramFailed, parse_flags, parse_task, run_once
-from tools.ablations.tables import row_of, table_of
+from tools.ablations.tables import row_of, scores_of, table_of
 from tools.ablations.variants import TABLES, Variant, variants_of
 
 
@@ -54,10 +55,18 @@ def test_flags_of_features_are_not_those_of_fine_tuning():
     assert features[4].fine_tune_flags == ("--features=concat_last_four", "--epochs=9")
 
 
+def results_of(*trials):
+    """The results of trials of a learning rate and a score each, of which that on test is the half."""
+    trials = [
+        {"learning_rate": rate, "score": score, "metrics": {} if score is None else {"test/f1": score / 2}}
+        for rate, score in trials
+    ]
+    return {"score": "dev/f1", "best": best_trial(trials), "trials": trials}
+
+
 def test_a_row_has_the_median_and_the_range():
     pretraining = {"updates": 2000, "seconds": 90.0, "metrics": {"eval/perplexity": 12.345}}
-    trials = [{"score": score, "metrics": {"test/f1": score / 2}} for score in (0.5, 0.9, 0.6)]
-    results = {"score": "dev/f1", "trials": [*trials, {"score": None, "metrics": {}}]}
+    results = results_of((3e-5, 0.5), (3e-5, 0.9), (3e-5, 0.6), (3e-5, None))
     row = row_of(Variant({"Pre-training": "BERT"}, "bert"), pretraining, {"ner": results})
     assert row == {
         "Pre-training": "BERT",
@@ -68,9 +77,14 @@ def test_a_row_has_the_median_and_the_range():
         "ner (test/f1)": "0.3000 (0.2500 to 0.4500, n=3)",
     }
     assert table_of([row, row]).count("\n") == 4
-    nothing = row_of(Variant({}, "x"), None, {"ner": {"score": "dev/f1", "trials": [{"score": None, "metrics": {}}]}})
+    nothing = row_of(Variant({}, "x"), None, {"ner": results_of((3e-5, None))})
     assert nothing == {"ner (dev/f1)": "diverged"}
     assert table_of([row, nothing]).endswith("\n| - | - | - | - | diverged | - |\n")
+
+
+def test_scores_are_those_of_the_best_learning_rate():
+    results = results_of((1e-3, 0.1), (1e-3, None), (3e-5, 0.6), (3e-5, 0.9), (5e-5, 0.8), (5e-5, 0.8))
+    assert scores_of(results) == {"dev/f1": [0.6, 0.9], "test/f1": [0.3, 0.45]}
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def row_of(variant, pretraining, fine_tuning):
         fine_tuning: dict of task to `results.json` of its fine-tuning.
 
     Returns:
-        dict of column to str. A score is the median of its trials, and their range behind it; that on test stands
-        behind that on dev.
+        dict of column to str. A score is the median of the trials with the best learning rate, and their range behind
+        it; that on test stands behind that on dev.
     """
     row = dict(variant.row)
     if pretraining is not None:
@@ -54,21 +54,26 @@ def row_of(variant, pretraining, fine_tuning):
 def scores_of(results):
     """What the trials came to: on dev, which chose each one's best evaluation, and on test where there is one.
 
+    Where several learning rates were tried, the trials are those of the one that the best trial has (paper, section
+    4.1): what the other rates came to says nothing about the variant.
+
     Args:
         results: dict, `results.json` of a fine-tuning.
 
     Returns:
-        dict of metric to list of float, without the trials that diverged.
+        dict of metric to list of float, one a seed, without the trials that diverged.
 
     Example:
 
-    >>> metrics = {"dev/f1": 0.5, "test/f1": 0.4}
-    >>> scores_of({"score": "dev/f1", "trials": [{"score": 0.5, "metrics": metrics}, {"score": None, "metrics": {}}]})
+    >>> best = {"learning_rate": 3e-5, "score": 0.5, "metrics": {"dev/f1": 0.5, "test/f1": 0.4}}
+    >>> diverged = {"learning_rate": 3e-5, "score": None, "metrics": {}}
+    >>> other_rate = {"learning_rate": 1e-3, "score": 0.1, "metrics": {"dev/f1": 0.1, "test/f1": 0.1}}
+    >>> scores_of({"score": "dev/f1", "best": best, "trials": [other_rate, diverged, best]})
     {'dev/f1': [0.5], 'test/f1': [0.4]}
     """
-    score = results["score"]
+    score, rate = results["score"], results["best"]["learning_rate"]
     of_test = f"test/{score.partition('/')[2]}"
-    trials = [trial for trial in results["trials"] if trial["score"] is not None]
+    trials = [trial for trial in results["trials"] if trial["learning_rate"] == rate and trial["score"] is not None]
     scores = {score: [trial["score"] for trial in trials]}
     if any(of_test in trial["metrics"] for trial in trials):
         scores[of_test] = [trial["metrics"][of_test] for trial in trials]
