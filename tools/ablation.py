@@ -16,11 +16,13 @@
 Everything is written below --run_dir: the programs' own runs in pretraining/VARIANT and fine_tuning/VARIANT/TASK, and
 table.md and table.json, which are written anew as each variant is finished. A score is the median over --restarts seeds
 of the best evaluation on dev, with the range; of several --learning_rates the seeds are those of the rate with the best
-trial. What has finished is not run again: the same command goes on where an interrupted one was.
+trial. Every program is asked whether it takes its flags before the first one is run. What has finished is not run
+again: the same command goes on where an interrupted one was.
 """
 
 import json
 import sys
+from pathlib import Path
 
 from absl import app, flags
 
@@ -113,7 +115,9 @@ def settings_of(values):
     settings = {"table": values.table, "tasks": tasks, "restarts": values.restarts}
     if values.table == "features":
         feature_flags = parse_flags("feature_flags", values.feature_flags, own)
+        _check_learning_rates(tasks, feature_flags)
         return {**settings, "init_checkpoint": values.init_checkpoint, "feature_flags": feature_flags}
+    _check_learning_rates(tasks)
     with open(values.bert_config_file, encoding="utf-8") as file:
         config = json.load(file)
     settings |= {"pretrain": parse_flags("pretrain", values.pretrain, _OF_PRETRAINING), "config": config}
@@ -122,13 +126,58 @@ def settings_of(values):
     return settings
 
 
-def run_variant(variant, settings, folder, report):
-    """Pre-trains a variant and fine-tunes it on each task, unless that has been done.
+def _check_learning_rates(tasks, feature_flags=()):
+    """Refuses what the programs do, too, but not yet when they only parse their flags."""
+    both = {"learning_rate", "learning_rates"}
+    for name, _, given in tasks:
+        if both <= _names(given):
+            raise ValueError(f"--task={name}: give --learning_rate or --learning_rates, not both")
+        if both <= _names([*given, *feature_flags]):
+            raise ValueError(
+                f"--task={name} and --feature_flags={' '.join(feature_flags)} have --learning_rate and "
+                "--learning_rates between them, and a program takes one; give the same one of them in both"
+            )
+
+
+def _names(given):
+    return {flag.removeprefix("--").partition("=")[0] for flag in given}
+
+
+def programs_of(variant, settings, folder):
+    """The programs that pre-train a variant and fine-tune it on each task.
 
     Args:
         variant: a `tools.ablations.variants.Variant`.
         settings: dict as `settings_of` gives.
         folder: Path, of the whole ablation.
+
+    Returns:
+        A pair: the `tools.ablations.programs.Program` that pre-trains, or None; and dict of task to the one that
+        fine-tunes.
+    """
+    from tools.ablations.programs import Program
+
+    pretraining, start = None, settings.get("init_checkpoint")
+    if variant.pretraining is not None:
+        start = folder / "pretraining" / variant.pretraining
+        given = (*settings["pretrain"], *variant.pretrain_flags)
+        config = f"--bert_config_file={_config_file(variant, folder)}"
+        name = f"--pretrain, variant {variant.pretraining}"
+        pretraining = Program(name, "tasks.pretrain", given, (config,), start)
+    fine_tuning = {}
+    for name, module, given in settings["tasks"]:
+        given = (*given, *variant.fine_tune_flags, "--mode=train", f"--restarts={settings['restarts']}")
+        run = folder / "fine_tuning" / variant.folder / name
+        name_of_both = f"--task={name}, variant {variant.folder}"
+        fine_tuning[name] = Program(name_of_both, module, given, (f"--init_checkpoint={start}",), run)
+    return pretraining, fine_tuning
+
+
+def run_variant(variant, settings, folder, report):
+    """Pre-trains a variant and fine-tunes it on each task, unless that has been done.
+
+    Args:
+        variant, settings, folder: as for `programs_of`.
         report: function that takes a line before each program is run.
 
     Returns:
@@ -139,20 +188,16 @@ def run_variant(variant, settings, folder, report):
     """
     from tools.ablations.programs import run_once
 
-    pretraining, start = None, settings.get("init_checkpoint")
-    if variant.pretraining is not None:
-        start = folder / "pretraining" / variant.pretraining
-        config = folder / f"{variant.pretraining}.json"
-        config.write_text(json.dumps(_resized(settings["config"], variant.size), indent=2) + "\n", encoding="utf-8")
-        arguments = [*settings["pretrain"], *variant.pretrain_flags, f"--bert_config_file={config}"]
-        pretraining = run_once("tasks.pretrain", arguments, start, report)
-    fine_tuning = {}
-    for name, module, given in settings["tasks"]:
-        arguments = [*given, *variant.fine_tune_flags, f"--init_checkpoint={start}"]
-        arguments += ["--mode=train", f"--restarts={settings['restarts']}"]
-        run = folder / "fine_tuning" / variant.folder / name
-        fine_tuning[name] = run_once(module, arguments, run, report)
-    return pretraining, fine_tuning
+    pretraining, fine_tuning = programs_of(variant, settings, folder)
+    if pretraining is not None:
+        config = json.dumps(_resized(settings["config"], variant.size), indent=2) + "\n"
+        _config_file(variant, folder).write_text(config, encoding="utf-8")
+        pretraining = run_once(pretraining, report)
+    return pretraining, {name: run_once(program, report) for name, program in fine_tuning.items()}
+
+
+def _config_file(variant, folder):
+    return folder / f"{variant.pretraining}.json"
 
 
 def _resized(config, size):
@@ -172,22 +217,29 @@ def run(values):
     """Checks the flags, runs what has not been run, and writes the table."""
     from keras_bert.data.atomic_file import atomic_text_file
     from keras_bert.training.run_dir import RunDirectory, write_json
+    from tools.ablations.programs import check_flags
     from tools.ablations.tables import row_of, scores_of, table_of
     from tools.ablations.variants import variants_of
 
     settings = settings_of(values)
     variants = variants_of(settings["table"], settings.get("sizes", PAPER_SIZES), settings.get("feature_flags", ()))
+    folder = Path(values.run_dir).resolve()
+    programs = [programs_of(variant, settings, folder) for variant in variants]
+    # Before the folder belongs to these settings, so that they can be mended.
+    check_flags(
+        [pretraining for pretraining, _ in programs if pretraining is not None]
+        + [program for _, fine_tuning in programs for program in fine_tuning.values()]
+    )
     run_dir = RunDirectory(values.run_dir, settings)  # kept, as it holds the folder's lock
-    folder = run_dir.path.resolve()
     rows, data = [], []
     for variant in variants:
         pretraining, fine_tuning = run_variant(variant, settings, folder, lambda line: print(line, file=sys.stderr))
         rows.append(row_of(variant, pretraining, fine_tuning))
         scores = {name: scores_of(results) for name, results in fine_tuning.items()}
         data.append({"variant": variant.row, "pretraining": pretraining, "scores": scores})
-        with atomic_text_file(folder / "table.md", overwrite=True) as file:
+        with atomic_text_file(run_dir.path / "table.md", overwrite=True) as file:
             file.write(table_of(rows))
-        write_json(folder / "table.json", data)
+        write_json(run_dir.path / "table.json", data)
     print(table_of(rows), end="")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +16,11 @@ from tests.forked import ForkedProgram
 from tests.toys import toy_reviews
 from tools import ablation
 from tools.ablations import programs
-from tools.ablations.programs import ProgramFailed, parse_flags, parse_task, run_once
+from tools.ablations.programs import FINE_TUNING_PROGRAMS, Program, ProgramFailed, parse_flags, parse_task, run_once
 from tools.ablations.tables import row_of, scores_of, table_of
 from tools.ablations.variants import TABLES, Variant, variants_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def parsed(*arguments):
@@ -102,6 +105,27 @@ def test_scores_are_those_of_the_best_learning_rate():
         (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue --run_dir=x"], "--run_dir is set for each"),
         (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue --epochs 3"], "3 is no flag"),
         (["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue 'x"], "cannot be split into words"),
+        (
+            ["--table=features", "--init_checkpoint=x", "--task=a=tasks.gleu"],
+            "tasks.gleu is no program that fine-tunes",
+        ),
+        (
+            ["--table=features", "--init_checkpoint=x", "--task=a=tasks.pretrain"],
+            "those are tasks.classify, tasks.glue",
+        ),
+        (
+            ["--table=features", "--init_checkpoint=x", "--task=a=tasks.glue --learning_rates=5e-5,3e-5"],
+            "--task=a and --feature_flags=--learning_rate=1e-3 have --learning_rate and --learning_rates between them",
+        ),
+        (
+            [
+                "--table=masking",
+                "--pretrain=--x",
+                "--bert_config_file=x",
+                "--task=a=tasks.glue --learning_rate=1 --learning_rates=1,2",
+            ],
+            "--task=a: give --learning_rate or --learning_rates, not both",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for(tmp_path, arguments, message):
@@ -121,16 +145,76 @@ def test_flags_in_quotes():
     assert parse_task("a=tasks.glue", ()) == ("a", "tasks.glue", [])
 
 
+def test_programs_that_fine_tune():
+    found = [path for path in (ROOT / "tasks").glob("*.py") if "    tasks.flags.run_fine_tuning(" in path.read_text()]
+    assert sorted(f"tasks.{path.stem}" for path in found) == sorted(FINE_TUNING_PROGRAMS)
+
+
+PRETRAINED = ["--pretrain=--text_files=x --vocab_file=x"]
+ON_FILES = "--train_file=x --dev_file=x"
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        ("pretraining_tasks", ["--pretrain=--nonsense=1"], r"--pretrain, variant bert: .* flag 'nonsense'"),
+        ("masking", ["--pretrain=--vocab_file=x --instance_files=x"], r"variant mask_100_.* is for --text_files"),
+        (
+            "masking",
+            [*PRETRAINED, "--task=b=tasks.glue --epoch=3"],
+            r"--task=b, variant mask_80_.*'epoch'\. Did you mean",
+        ),
+        ("masking", [*PRETRAINED, "--task=b=tasks.squad --train_file=x"], r"flag --version=None: .* must have a value"),
+        (
+            "pretraining_tasks",
+            [*PRETRAINED, f"--task=b=tasks.tagging {ON_FILES} --features=last"],
+            "--task=b, variant left_to_right_bilstm: tasks.tagging does not take these .* give --encoder or --features",
+        ),
+        (
+            "features",
+            ["--feature_flags=--epochs=0"],
+            "--task=a, variant embeddings: .*--epochs=0.0: must be more than 0",
+        ),
+    ],
+)
+def test_flags_that_a_program_refuses(tmp_path, monkeypatch, table, arguments, message):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "config.json").write_text("{}")
+    size = "--init_checkpoint=x" if table == "features" else f"--bert_config_file={tmp_path / 'config.json'}"
+    arguments = [f"--table={table}", size, f"--task=a=tasks.tagging {ON_FILES}", *arguments]
+    with pytest.raises(ProgramFailed, match=f"(?s){message}"):
+        ablation.run(parsed(f"--run_dir={tmp_path / 'run'}", *arguments))
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_command_line_is_asked_once(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(programs, "subprocess", SimpleNamespace(run=run, DEVNULL=None, PIPE=None, STDOUT=None))
+    same = [Program("a", "tasks.glue", ("--x=1",), (f"--y={place}",), tmp_path / place) for place in "bcd"]
+    (tmp_path / "e").mkdir()
+    write_json(tmp_path / "e" / "results.json", {})
+    finished = Program("a", "tasks.glue", ("--x=2",), (), tmp_path / "e")
+    programs.check_flags([*same, finished, Program("a", "tasks.swag", ("--x=1",), (), tmp_path / "f")])
+    assert [command[2] for command in asked] == ["tasks.glue", "tasks.swag"]
+    assert all(command[-1] == "--only_check_args" for command in asked)
+
+
 def test_a_program_that_fails_says_why(tmp_path):
+    program = Program("a", "tasks.nothing", (), (), tmp_path / "run")
     with pytest.raises(ProgramFailed, match=r"(?s)exit status 1; the end of .*No module named tasks\.nothing"):
-        run_once("tasks.nothing", [], tmp_path / "run", report=str)
+        run_once(program, report=str)
 
 
 def test_what_has_finished_is_not_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "subprocess", None)
     (tmp_path / "run").mkdir()
     write_json(tmp_path / "run" / "results.json", {"score": 1})
-    assert run_once("tasks.nothing", [], tmp_path / "run", report=None) == {"score": 1}
+    assert run_once(Program("a", "tasks.nothing", (), (), tmp_path / "run"), report=None) == {"score": 1}
 
 
 @pytest.fixture
@@ -155,7 +239,8 @@ def command(tmp_path):
 
 @pytest.mark.slow
 def test_an_ablation(tmp_path, command, monkeypatch, capsys):
-    monkeypatch.setattr(programs, "subprocess", SimpleNamespace(Popen=ForkedProgram, DEVNULL=subprocess.DEVNULL))
+    forked = {**vars(subprocess), "Popen": ForkedProgram}  # but for `run`, which starts no TensorFlow here
+    monkeypatch.setattr(programs, "subprocess", SimpleNamespace(**forked))
     ablation.run(parsed(*command))
     table, folder = capsys.readouterr().out, tmp_path / "run"
     assert (folder / "table.md").read_text() == table

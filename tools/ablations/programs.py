@@ -6,14 +6,53 @@ import signal
 import subprocess
 import sys
 from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
 
-RESULTS_NAME = "results.json"  # what a program leaves in its run's folder once it has finished
+FINE_TUNING_PROGRAMS = ("tasks.classify", "tasks.glue", "tasks.squad", "tasks.swag", "tasks.tagging")
+_RESULTS_NAME = "results.json"  # what a program leaves in its run's folder once it has finished
 _LOG_NAME = "program.log"
 _LINES = 5  # of a program's output that an error shows
 
 
 class ProgramFailed(Exception):
-    """A program ended without a result; the message shows the end of what it said."""
+    """A program refused its flags or ended without a result; the message shows the end of what it said."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that is to be run once, and writes its run into a folder.
+
+    Args:
+        name: str, what it is called in messages.
+        module: str.
+        flags: tuple of str, all but the following ones.
+        inputs: tuple of str: flags that name what is made before the program is run.
+        folder: Path, of its run. What it says stands beside it, in `<folder>_program.log`.
+
+    Example:
+
+    >>> program = Program("--task=sst2", "tasks.glue", ("--task=sst2",), ("--init_checkpoint=bert",), Path("run/sst2"))
+    >>> program.command[1:]
+    ['-m', 'tasks.glue', '--task=sst2', '--init_checkpoint=bert', '--run_dir=run/sst2', '--noprogress']
+    """
+
+    name: str
+    module: str
+    flags: tuple[str, ...]
+    inputs: tuple[str, ...]
+    folder: Path
+
+    @property
+    def command(self):
+        """Its command line: list of str."""
+        own = [f"--run_dir={self.folder}", "--noprogress"]
+        return [sys.executable, "-m", self.module, *self.flags, *self.inputs, *own]
+
+    @property
+    def results(self):
+        """Path of what it leaves once it has finished."""
+        return self.folder / _RESULTS_NAME
 
 
 def parse_flags(name, text, own):
@@ -59,7 +98,7 @@ def parse_task(text, own):
         A triple: str, the name; str, the program's module; list of str, its flags.
 
     Raises:
-        ValueError: if it is not of that form; and as `parse_flags`.
+        ValueError: if it is not of that form, or no such program fine-tunes; and as `parse_flags`.
 
     Example:
 
@@ -73,19 +112,54 @@ def parse_task(text, own):
             f"--task={text} is not NAME=PROGRAM FLAGS, with a name of letters, digits and _; an example is "
             '--task="sst2=tasks.glue --task=sst2 --data_dir=glue"'
         )
+    if module not in FINE_TUNING_PROGRAMS:
+        raise ValueError(
+            f"--task={text}: {module} is no program that fine-tunes; those are {', '.join(FINE_TUNING_PROGRAMS)}"
+        )
     return name, module, parse_flags("task", given, own)
 
 
-def run_once(module, arguments, folder, report=print):
-    """Runs a program that writes its run into a folder; one that has finished there is not run again.
+def check_flags(programs):
+    """Has programs parse their flags, and do nothing else.
+
+    A mistake in them would otherwise be known only when their turn comes, after hours of training. Of those that differ
+    in nothing but `inputs` and `folder` one is asked, and none that has finished.
+
+    Args:
+        programs: iterable of Program.
+
+    Raises:
+        ProgramFailed: if one is not there, or does not take its flags.
+    """
+    asked = set()
+    for program in programs:
+        question = program.module, program.flags
+        if question in asked or program.results.is_file():
+            continue
+        asked.add(question)
+        answer = subprocess.run(
+            [*program.command, "--only_check_args"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        if answer.returncode:
+            said = _end_of(answer.stdout.splitlines(keepends=True))
+            raise ProgramFailed(
+                f"{program.name}: {program.module} does not take these flags, and nothing was begun:\n{said}"
+            )
+
+
+def run_once(program, report=print):
+    """Runs a program; one that has finished is not run again.
 
     What was interrupted goes on where it was, as these programs do. Ctrl-C and SIGTERM reach the program, which saves
     what it can.
 
     Args:
-        module: str.
-        arguments: list of str, its flags but for `--run_dir`.
-        folder: Path, of its run. What it says stands beside it, in `<folder>_program.log`.
+        program: a Program.
         report: function that takes a line before the program is run.
 
     Returns:
@@ -94,19 +168,22 @@ def run_once(module, arguments, folder, report=print):
     Raises:
         ProgramFailed: if it failed, or left no such file.
     """
-    results = folder / RESULTS_NAME
-    if not results.is_file():
-        command = [sys.executable, "-m", module, *arguments, f"--run_dir={folder}", "--noprogress"]
+    if not program.results.is_file():
+        folder, command = program.folder, program.command
         folder.parent.mkdir(parents=True, exist_ok=True)
         log = folder.with_name(f"{folder.name}_{_LOG_NAME}")
         report(f"{shlex.join(command[1:])}  (its messages: {log})")
         with open(log, "ab") as said:
             status = _wait(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said))
-        if status or not results.is_file():
+        if status or not program.results.is_file():
             with open(log, encoding="utf-8", errors="replace") as said:
-                end = "".join(deque(said, _LINES)).strip()
-            raise ProgramFailed(f"{module} ended with exit status {status}; the end of {log}:\n{end}")
-    return json.loads(results.read_text(encoding="utf-8"))
+                end = _end_of(said)
+            raise ProgramFailed(f"{program.module} ended with exit status {status}; the end of {log}:\n{end}")
+    return json.loads(program.results.read_text(encoding="utf-8"))
+
+
+def _end_of(lines):
+    return "".join(deque(lines, _LINES)).strip()
 
 
 def _wait(process):
