@@ -56,9 +56,10 @@ def read_conll(paths, tag_column=-1, token_column=0, scheme=None, comment_prefix
         scheme: str, one of `keras_bert.text.tags.SCHEMES`, of which the tags must be; they are given as they are in the
             file. None takes anything printable for a tag.
         comment_prefix: str, what comments begin with, such as "# " in CoNLL-U. None for files without comments.
-        bad_rows: a `BadRows`, told of lines that have another number of columns than the first one, lack a column, an
-            empty token or a tag that cannot be one, or are not UTF-8. If they are skipped, the whole sentence is left
-            out, and each of its bad lines counts. None takes the first one for an error.
+        bad_rows: a `BadRows`, told of lines that have another number of columns than the first one, lack a column, have
+            an empty token, one that begins with the mark of documents or a tag that cannot be one, or are not UTF-8. If
+            they are skipped, the whole sentence is left out, and each of its bad lines counts. None takes the first one
+            for an error.
         known_tags: collection of str, or None. A tag that is not among them makes a bad line, too.
 
     Returns:
@@ -184,6 +185,11 @@ def _parse(token_column, tag_column, scheme, known_tags, columns, number_of_colu
     place = _place(token_column, number, "the token")
     if not columns[place]:
         raise ValueError(f"the token, in column {token_column}, is empty")
+    if columns[place].startswith(DOCUMENT_MARK):  # Written, it would be at the beginning of its line, and be a mark.
+        raise ValueError(
+            f"the token {quotation(columns[place])}, in column {token_column}, begins with {DOCUMENT_MARK}, the mark "
+            "of documents, which belongs at the beginning of its line"
+        )
     if tag_column is None:
         return columns[place], None
     place_of_tag = _place(tag_column, number, "the tag")

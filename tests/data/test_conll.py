@@ -105,6 +105,7 @@ BAD = [
     (b"c\t\tO", "has 3 columns, and the first"),
     (b"c\t", "a tag must be printable, and at least one character"),
     (b"\tO", "the token, in column 0, is empty"),
+    (b" -DOCSTART-\tO", "the token '-DOCSTART-', in column 0, begins with -DOCSTART-"),
     (b"c\tB_x", "'B_x' is no tag of IOB2, which has O and B-, I-"),
     (b"c\tS-x", "'S-x' is no tag of IOB2"),
     (b"c\tB-", "'B-' is no tag of IOB2"),
@@ -131,6 +132,17 @@ def test_each_bad_line_counts_once_and_the_sentence_is_left_out(write):
     for _ in range(2):
         assert [(s.tokens, s.document) for s in sentences] == [(("a",), 0), (("c",), 1), (("d",), 1)]
     assert bad_rows.count == 2 * len(BAD)
+
+
+@pytest.mark.parametrize("line", ["1\t-DOCSTART-\tO", "1 -DOCSTART-(2) O", " 1 -DOCSTART- O"])
+def test_a_mark_is_no_token_in_another_column(write, line):
+    path = write(f"1 a O\n\n{line}\n\n1 b O\n")
+    with pytest.raises(BadRowError, match=r"line 3: the token '-DOCSTART-.*, in column 1, begins with -DOCSTART-, "):
+        list(read_conll(path, token_column=1))
+    bad_rows = BadRows(skip=True)
+    assert tokens_of(read_conll(path, token_column=1, bad_rows=bad_rows)) == ["a", "b"]
+    assert bad_rows.count == 1
+    assert tokens_of(read_conll(write("a -DOCSTART- O\n"))) == ["a"]  # in a column that is not asked for
 
 
 def test_columns_that_are_not_there(write):
