@@ -26,6 +26,8 @@ _OUTPUT_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _TEXT, _PAIR = ("text",), ("text_a", "text_b")
 # Of google-research/bert, extract_features.py; of a text it is the last one that similarity is measured by.
 _LAYERS_OF_TOKENS, _LAYERS_OF_TEXTS = (-1, -2, -3, -4), (-1,)
+# By unit, the flags that say something of it alone.
+_FLAGS_OF_UNIT = {"pieces": (), "words": ("pieces_of_word",), "text": ("pooling", "normalize")}
 # What bounds the memory: the texts, characters and numbers that are in it at a time.
 _MOST_TEXTS = 2048
 _MOST_CHARACTERS = 2**21
@@ -63,9 +65,11 @@ def define_flags(values=flags.FLAGS):
         ["stack", "concat", "sum", "mean"],
         "How several layers become one vector; stack: they stay apart. JSON Lines have them apart.",
     )
-    define("enum", "pieces_of_word", "first", ["first", "mean"], "Of which pieces a word's vector is made.")
-    define("enum", "pooling", "mean", ["mean", "cls", "max"], "How a text's vector is made of those of its pieces.")
-    define("bool", "normalize", True, "Whether a text's vector is given the length 1.")
+    define(
+        "enum", "pieces_of_word", "first", ["first", "mean"], "--unit=words: of which pieces a word's vector is made."
+    )
+    define("enum", "pooling", "mean", ["mean", "cls", "max"], "--unit=text: how its pieces' vectors become one.")
+    define("bool", "normalize", True, "--unit=text: whether a text's vector is given the length 1.")
     define("integer", "max_seq_length", 128, "Most pieces of a text, [CLS] and [SEP] included.", lower_bound=3)
     define("integer", "batch_size", 32, "Texts in a batch.", lower_bound=1)
     define("enum", "dtype", "float32", ["float32", "bfloat16"], "What is computed in.")
@@ -98,6 +102,16 @@ def choose_columns(values, input_format):
     if single is not None or not all(pair) or pair[0] == pair[1]:
         raise ValueError("give either --text_column, or --text_a_column and --text_b_column, which are two columns")
     return pair
+
+
+def check_unit(values):
+    """Raises if a flag is given that says nothing of the unit."""
+    for unit, names in _FLAGS_OF_UNIT.items():
+        given = [name for name in names if values[name].present]
+        if given and values.unit != unit:
+            raise ValueError(
+                f"--{given[0]} is for --unit={unit}, and has no effect with --unit={values.unit}; leave it out"
+            )
 
 
 def choose_layers(given, unit):
@@ -147,7 +161,7 @@ def open_output(values, output_format, layers, hidden_size):
         columns = {f"layer_{layer}": hidden_size for layer in layers}
     else:
         columns = {"vector": hidden_size * (len(layers) if values.combine == "concat" else 1)}
-    names = ("unit", "combine", "pieces_of_word", "pooling", "normalize", "max_seq_length", "dtype")
+    names = ("unit", "combine", *_FLAGS_OF_UNIT[values.unit], "max_seq_length", "dtype")
     settings = {"model": values.preset or values.checkpoint, "layers": layers}
     settings |= {name: getattr(values, name) for name in names}
     return open_parquet(values.output, values.unit, columns, values.vector_dtype, settings, values.overwrite)
@@ -206,6 +220,7 @@ def run(values):
         raise ValueError(f"--output={values.output}: Parquet is compressed by itself; leave out .gz")
     if output_format == "jsonl" and (values.combine != "stack" or values.vector_dtype != "float32"):
         raise ValueError("JSON Lines have layers apart and six decimals; --combine and --vector_dtype are for Parquet")
+    check_unit(values)
     columns = choose_columns(values, input_format)
     layers = choose_layers(values.layers, values.unit)
 

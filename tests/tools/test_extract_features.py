@@ -138,6 +138,17 @@ def test_parquet_holds_the_same(checkpoint, source, tmp_path):
     assert (settings["layers"], settings["unit"], settings["max_seq_length"]) == ([-1, 0], "pieces", 16)
 
 
+@pytest.mark.parametrize(
+    ("unit", "recorded"),
+    [("pieces", {}), ("words", {"pieces_of_word": "first"}), ("text", {"pooling": "mean", "normalize": True})],
+)
+def test_what_was_asked_for_is_recorded(checkpoint, source, tmp_path, unit, recorded):
+    run(checkpoint=checkpoint, input=source, output=tmp_path / "out.parquet", unit=unit, layers="-1")
+    settings = json.loads(pyarrow.parquet.read_schema(tmp_path / "out.parquet").metadata[b"keras_bert"])
+    common = {"model": str(checkpoint), "layers": [-1], "combine": "stack", "max_seq_length": 16, "dtype": "float32"}
+    assert settings == {**common, "unit": unit, **recorded}
+
+
 @pytest.mark.parametrize("pieces_of_word", ["first", "mean"])
 def test_words(checkpoint, source, tmp_path, pieces_of_word):
     options = {"unit": "words", "pieces_of_word": pieces_of_word, "combine": "concat", "layers": "-1,1"}
@@ -267,6 +278,10 @@ def test_an_interrupted_run_leaves_nothing(checkpoint, source, tmp_path, name, m
         ({"output": "out.parquet.gz"}, r"leave out \.gz"),
         ({"combine": "sum"}, "--combine and --vector_dtype are for Parquet"),
         ({"vector_dtype": "float16"}, "--combine and --vector_dtype are for Parquet"),
+        ({"pieces_of_word": "mean"}, "--pieces_of_word is for --unit=words, and has no effect with --unit=pieces"),
+        ({"pooling": "mean"}, "--pooling is for --unit=text"),
+        ({"normalize": False, "unit": "words"}, "--normalize is for --unit=text, and has no effect with --unit=words"),
+        ({"pieces_of_word": "first", "unit": "text"}, "--pieces_of_word is for --unit=words"),
         ({"text_column": "text"}, r"a \.txt file has no columns"),
         ({"layers": "-1,last"}, "whole numbers with commas between them, got '-1,last'"),
         ({"layers": "-6"}, r"from 0 \(the embeddings\) to 4 .* to -5; got -6"),
