@@ -19,6 +19,8 @@ import sys
 from absl import app, flags
 
 _TEXTS = ("text", "text_a", "text_b", "words", "question", "context", "prompt")
+_OF_INPUT = ("batch_size", "skip_bad_rows")  # flags that say how --input is read
+_OF_ANSWERS = ("signature", "output", "overwrite")  # flags that say which answers there are and where they go
 
 
 def inputs_of_flags(values):
@@ -183,14 +185,30 @@ def define_flags(values=flags.FLAGS):
     define("bool", "overwrite", False, "Whether to replace an output that exists.")
 
 
+def check_flags(values, inputs):
+    """Raises absl's UsageError if flags do not go together.
+
+    Args:
+        values: the flags.
+        inputs: dict as `inputs_of_flags` gives.
+    """
+    if [bool(inputs), values.input is not None, values.describe].count(True) != 1:
+        raise app.UsageError("give texts by their flags, or --input, or --describe, and one of these alone")
+    for name in _OF_INPUT if values.input is None else ():
+        if values[name].present:
+            raise app.UsageError(f"--{name} is for --input, and has no effect without it; leave it out")
+    for name in _OF_ANSWERS if values.describe else ():
+        if values[name].present:
+            raise app.UsageError(f"--{name} is for answers, and --describe asks for none; leave it out")
+
+
 def main(argv):
     """Runs the program; what is wrong with flags, files or the server is said in one line."""
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}; every text has its flag")
     values = flags.FLAGS
     inputs = inputs_of_flags(values)
-    if [bool(inputs), values.input is not None, values.describe].count(True) != 1:
-        raise app.UsageError("give texts by their flags, or --input, or --describe, and one of these alone")
+    check_flags(values, inputs)
 
     from tools.serving_clients.client import ServingError
 

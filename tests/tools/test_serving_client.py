@@ -150,13 +150,27 @@ def test_outputs_without_rows_cannot_be_written():
             serving_client.rows_of({"loss": output}, ["loss"], 2)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--text=a", "--describe"], ["--input=a", "--choice=b"], ["--text=a", "b"]])
-def test_flags_that_cannot_be(arguments, monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "one of these alone"),
+        (["--text=a", "--describe"], "one of these alone"),
+        (["--input=a", "--choice=b"], "one of these alone"),
+        (["--text=a", "b"], "every text has its flag"),
+        (["--text=a", "--batch_size=32"], "--batch_size is for --input, and has no effect without it"),
+        (["--text=a", "--skip_bad_rows"], "--skip_bad_rows is for --input"),
+        (["--describe", "--batch_size=1"], "--batch_size is for --input"),
+        (["--describe", "--output=x"], "--output is for answers, and --describe asks for none"),
+        (["--describe", "--overwrite"], "--overwrite is for answers"),
+        (["--describe", "--signature=x"], "--signature is for answers"),
+    ],
+)
+def test_flags_that_cannot_be(arguments, message, monkeypatch):
     values = flags.FlagValues()
     serving_client.define_flags(values)
     rest = values(["serving_client", "--server=grpc://localhost:1", "--model=m", *arguments])
     monkeypatch.setattr(flags, "FLAGS", values)
-    with pytest.raises(app.UsageError):
+    with pytest.raises(app.UsageError, match=message):
         serving_client.main(rest)
 
 
