@@ -164,7 +164,7 @@ ON_FILES = "--train_file=x --dev_file=x"
             [*PRETRAINED, "--task=b=tasks.glue --epoch=3"],
             r"--task=b, variant mask_80_.*'epoch'\. Did you mean",
         ),
-        ("masking", [*PRETRAINED, "--task=b=tasks.squad --train_file=x"], r"flag --version=None: .* must have a value"),
+        ("masking", [*PRETRAINED, "--task=b=tasks.squad --version=3.0"], r"flag --version=3.0: value should be one of"),
         (
             "pretraining_tasks",
             [*PRETRAINED, f"--task=b=tasks.tagging {ON_FILES} --features=last"],
