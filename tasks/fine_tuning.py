@@ -344,6 +344,7 @@ def train(
             micro_batches=micro_batches,
             seed=seed,
             jit=jit,
+            mean_loss_weights=mean_loss_weights(task, examples, plan),
         )
         resumed_at = trainer.checkpoints.newest()
         batches = training_input(examples, plan, strategy, resumed_at, data_service, micro_batches, **plan_arguments)
@@ -352,6 +353,25 @@ def train(
     if is_chief(strategy):
         write_trained(task, model, run)
     return trial_record(result, task.score)
+
+
+def mean_loss_weights(task, examples, plan):
+    """What the loss of a batch is divided by, as for `TrainStep`.
+
+    Batches of like length differ in how many tokens they have, and with a budget of tokens in how many examples: what
+    is learned has the same say in each. Of batches as they come, which hardly differ, each has its own mean (BERT).
+
+    Args:
+        task: the task.
+        examples: `TokenizedExamples` to train on.
+        plan: their `BatchPlan`.
+
+    Returns:
+        dict of loss term to float, or None without length buckets.
+    """
+    if plan.bucket_step is None:
+        return None
+    return {"loss": task.loss_weight(examples) / plan.batches_per_epoch}
 
 
 def trial_record(result, score):

@@ -111,6 +111,17 @@ class FineTuningTask:
         """The metrics of an evaluation split: dict of name to float."""
         raise NotImplementedError
 
+    def loss_weight(self, examples):
+        """What the losses of all training examples are divided by to give their mean, if each has the same say.
+
+        Args:
+            examples: `TokenizedExamples`, as `training_examples` gives.
+
+        Returns:
+            int: how many have a loss, here the examples themselves.
+        """
+        return len(examples)
+
     def export_settings(self):
         """What an export depends on beside the model: dict fit for JSON."""
         return {}

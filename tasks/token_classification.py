@@ -95,6 +95,10 @@ class TokenClassification(FineTuningTask):
         """The windows to train on, as `TokenizedExamples`."""
         return self._tokenize("train", self._train, model)[1].windows
 
+    def loss_weight(self, examples):
+        """How many tokens have a label, and with it a loss: int."""
+        return int((examples.labels >= 0).sum())
+
     def split_metrics(self, model, split, batch_size):
         """The metrics of an evaluation split: dict of name to float."""
         sentences, predicted = self._predict(model, split, self._evaluation[split], batch_size)

@@ -36,10 +36,14 @@ class TrainStep:
         jit: bool. Whether XLA compiles forward and backward pass, once for every shape of a micro-batch.
         loss_scale: None; "dynamic" multiplies the loss by a factor that keeps float16 gradients in range, and leaves
             out updates whose gradient overflows; "auto" is "dynamic" if the model computes in float16.
+        mean_loss_weights: dict of loss term to float, or None. What a term is divided by in every batch instead of its
+            weight over the batch: that of the batches of an epoch, on average. Where batches hold texts of like length,
+            a loss that counts tokens gives those of short texts more say otherwise, as their batches have fewer.
 
     Raises:
         TypeError: if the model says no loss terms, or the optimizer is another.
-        ValueError: if there is no micro-batch, nothing to train, or the model was made outside the strategy.
+        ValueError: if there is no micro-batch, nothing to train, the model was made outside the strategy, or a mean
+            weight is not positive.
 
     Example:
 
@@ -63,7 +67,20 @@ class TrainStep:
     12
     """
 
-    def __init__(self, model, optimizer, strategy=None, micro_batches=1, seed=0, jit=False, loss_scale="auto"):
+    def __init__(
+        self,
+        model,
+        optimizer,
+        strategy=None,
+        micro_batches=1,
+        seed=0,
+        jit=False,
+        loss_scale="auto",
+        mean_loss_weights=None,
+    ):
+        if mean_loss_weights is not None and min(mean_loss_weights.values()) <= 0:
+            raise ValueError(f"mean_loss_weights must be positive, got {mean_loss_weights}")
+        self._mean_loss_weights = mean_loss_weights
         self.strategy = tf.distribute.get_strategy() if strategy is None else strategy
         _check(model, optimizer, self.strategy, micro_batches)
         self.model = model
@@ -182,9 +199,7 @@ class TrainStep:
             _refuse_windows(batch, f"{local_replicas} replicas")
             batch = part_of_batch(batch, replica % local_replicas, local_replicas)
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        weights = {
-            name: sum_over_replicas(weight) for name, weight in self.model.loss_weights(labels, sample_weight).items()
-        }
+        weights = self._weights_of_batch(labels, sample_weight)
         key = self._random_state.key(step, replica)
         gradients, sums = self._summed_gradients(batch, weights, key, factor)
 
@@ -200,6 +215,14 @@ class TrainStep:
             "gradient_norm": applied["norm"],
             "is_finite": applied["is_finite"],
             "bad_variable": self._bad_variable(gradients, applied["squared_norms"]),
+        }
+
+    def _weights_of_batch(self, labels, sample_weight):
+        """What the loss terms are divided by."""
+        if self._mean_loss_weights is not None:
+            return {name: tf.constant(weight, tf.float32) for name, weight in self._mean_loss_weights.items()}
+        return {
+            name: sum_over_replicas(weight) for name, weight in self.model.loss_weights(labels, sample_weight).items()
         }
 
     def _bad_variable(self, gradients, squared_norms):

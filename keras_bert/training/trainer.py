@@ -72,7 +72,7 @@ class Trainer:
         should_stop: function without arguments that says whether to save and stop, asked between two calls, or None.
         facts: dict of str to anything, further lines for the table that begins the log.
         progress: bool. Whether to show a progress bar on standard error.
-        **step_arguments: further ones of `TrainStep`: micro_batches, seed, jit, loss_scale.
+        **step_arguments: further ones of `TrainStep`: micro_batches, seed, jit, loss_scale, mean_loss_weights.
 
     Raises:
         ValueError: on numbers below 1, a score without evaluation, patience without a score, or as `TrainStep`.

@@ -4,9 +4,10 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.bad_rows import BadRowError
+from keras_bert.data.batching import BatchPlan
 from keras_bert.data.conll import TaggedSentence, read_conll, write_conll
 from keras_bert.metrics.tagging import tagging_metrics
-from tasks.fine_tuning import fine_tune
+from tasks.fine_tuning import fine_tune, mean_loss_weights
 from tasks.tagging import token_classification
 from tests.models.test_token_classifier import telling_sentences
 from tests.tasks.given_flags import GivenFlags
@@ -42,7 +43,7 @@ def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: ta
 
 def run(modes, run_dir, checkpoint=None, **given):
     task = token_classification(GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), **given))
-    return fine_tune(task, modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 14})
+    return fine_tune(task, modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 15})
 
 
 @pytest.fixture(scope="module", params=[False, True])
@@ -137,6 +138,17 @@ def test_a_checkpoint_that_no_run_trained_has_the_scheme_of_the_file(tmp_path):
     write_conll(tmp_path / "dev.conll", [sentence])
     given = {"run_dir": str(tmp_path / "run"), "dev_file": [str(tmp_path / "dev.conll")]}
     assert token_classification(GivenFlags(FLAGS, mode=["eval"], **given)).score == "dev/token_accuracy"
+
+
+def test_every_word_has_the_same_say_in_whichever_batch(tmp_path, toy_checkpoint):
+    files = {f"{name}_file": make_file(tmp_path / f"{name}.conll", 30, 0) for name in ("train", "dev")}
+    task = token_classification(GivenFlags(FLAGS, mode=["train"], **files))
+    examples = task.training_examples(task.make_model(toy_checkpoint, 16, "float32"))
+    words = sum(len(sentence.tokens) for sentence in read_conll(files["train_file"]))
+    plan = BatchPlan(examples.lengths, batch_size=8)
+    assert mean_loss_weights(task, examples, plan) == {"loss": words / plan.batches_per_epoch}
+    # As they come, batches hardly differ, and each has its own mean, as in the original.
+    assert mean_loss_weights(task, examples, BatchPlan(examples.lengths, batch_size=8, bucket_step=None)) is None
 
 
 def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):

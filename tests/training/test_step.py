@@ -83,6 +83,24 @@ def test_report():
     assert report["gradient_norm"] > 0
 
 
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_losses_are_divided_by_the_mean_weight_where_one_is_given(micro_batches):
+    generator = np.random.default_rng(0)
+    inputs, labels = generator.normal(size=(6, 3)).astype("float32"), generator.normal(size=(6, 2)).astype("float32")
+    batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
+    own = {name: float(weight) for name, weight in TwoTerms().loss_weights(labels).items()}
+    reports = []
+    for weights in (None, {name: 4 * weight for name, weight in own.items()}):
+        step = TrainStep(TwoTerms(), BertAdamW(1e-2), micro_batches=micro_batches, mean_loss_weights=weights)
+        reports.append(step.run(iter(batches), 0, 1))
+    of_the_batch, of_the_mean = reports
+    assert float(of_the_mean["gradient_norm"]) == pytest.approx(float(of_the_batch["gradient_norm"]) / 4, rel=1e-5)
+    for name, loss in of_the_batch["loss_terms"].items():
+        assert float(of_the_mean["loss_terms"][name]) == pytest.approx(float(loss) / 4, rel=1e-5)
+    with pytest.raises(ValueError, match="mean_loss_weights must be positive"):
+        TrainStep(TwoTerms(), BertAdamW(1e-2), mean_loss_weights={"first": 1.0, "second": 0.0})
+
+
 @pytest.mark.parametrize("micro_batches", [2, 3])
 def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
     generator = np.random.default_rng(0)
