@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_bert.data.bad_rows import quotation
 from keras_bert.data.text_lines import is_encodable
 
 TEXT_COLUMNS = ("text",)
@@ -36,11 +37,11 @@ def text_columns(x):
     if isinstance(x, Mapping):
         if set(x) not in ({*TEXT_COLUMNS}, {*PAIR_COLUMNS}):
             return None
-        columns = {name: _string_array(values, name) for name, values in x.items()}
+        columns = {name: text_column(values, name) for name, values in x.items()}
     elif isinstance(x, tuple) and len(x) == 2 and all(_holds_strings(values) for values in x):
-        columns = {name: _string_array(values, name) for name, values in zip(PAIR_COLUMNS, x, strict=True)}
+        columns = {name: text_column(values, name) for name, values in zip(PAIR_COLUMNS, x, strict=True)}
     elif _holds_strings(x):
-        columns = {"text": _string_array(x, "text")}
+        columns = {"text": text_column(x, "text")}
     else:
         return None
     lengths = {name: len(values) for name, values in columns.items()}
@@ -49,6 +50,43 @@ def text_columns(x):
     if len(set(lengths.values())) > 1:
         raise ValueError(f"text_a and text_b must have the same number of texts, got {lengths}")
     return columns
+
+
+def text_column(values, name):
+    """Texts as an array, after checking that they are several and not a single one, which would be parted into letters.
+
+    Args:
+        values: list, array or other iterable of str, or of bytes.
+        name: str, what error messages call the texts.
+
+    Returns:
+        NumPy object array [texts].
+
+    Raises:
+        ValueError: if it is a single text, has another shape than [texts], or UTF-8 cannot encode a text.
+        TypeError: if one is not a string.
+
+    Example:
+
+    >>> text_column(["a text", b"another"], "texts").tolist()
+    ['a text', b'another']
+    >>> text_column("a text", "texts")
+    Traceback (most recent call last):
+    ValueError: texts must be a list of texts, got a single one; write ['a text']
+    """
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"{name} must be a list of texts, got a single one; write [{quotation(values)}]")
+    if hasattr(values, "__iter__") and not hasattr(values, "__len__"):
+        values = list(values)
+    values = np.asarray(values, dtype=object)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, a text for each example; got the shape {values.shape}")
+    for i, value in enumerate(values):
+        if not isinstance(value, (str, bytes)):
+            raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
+        if isinstance(value, str) and not is_encodable(value):
+            raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
+    return values
 
 
 def _holds_strings(values):
@@ -63,15 +101,3 @@ def _holds_strings(values):
 def _any_string(values):
     # Any, not the first: a missing text among texts is to be named, not taken for something else than texts.
     return any(isinstance(value, (str, bytes)) for value in values)
-
-
-def _string_array(values, name):
-    values = np.asarray(values, dtype=object)
-    if values.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, a text for each example; got the shape {values.shape}")
-    for i, value in enumerate(values):
-        if not isinstance(value, (str, bytes)):
-            raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
-        if isinstance(value, str) and not is_encodable(value):
-            raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
-    return values

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS, text_column
 
 # Texts tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
 _CHUNK_SIZE = 2048
@@ -273,8 +273,9 @@ def tokenize_choices(prompts, choices, preprocessor, labels=None):
         `TokenizedExamples` with choices.
 
     Raises:
-        ValueError: if there are no prompts, the numbers of prompts, choices and labels do not fit, or a label is no
-            number of a choice.
+        ValueError: if there are no prompts, they are a single text, the numbers of prompts, choices and labels do not
+            fit, or a label is no number of a choice.
+        TypeError: if a prompt or a choice is not a string.
 
     Example:
 
@@ -283,7 +284,7 @@ def tokenize_choices(prompts, choices, preprocessor, labels=None):
     >>> examples.batch(tf.constant([0]))[0]["token_ids"].numpy().tolist()
     [[[2, 4, 3, 5, 3], [2, 4, 3, 4, 3]]]
     """
-    prompts, choices = list(prompts), list(choices)
+    prompts, choices = text_column(prompts, "prompt"), list(choices)
     if not len(prompts) == len(choices) == (len(prompts) if labels is None else len(labels)):
         raise ValueError(
             f"there must be choices and a label for each prompt; got {len(prompts)} prompts, {len(choices)} lists of "
@@ -291,11 +292,12 @@ def tokenize_choices(prompts, choices, preprocessor, labels=None):
         )
     number = len(choices[0]) if choices else 0
     for row, of_prompt in enumerate(choices):
-        if isinstance(of_prompt, str) or len(of_prompt) < 2 or len(of_prompt) != number:
+        if isinstance(of_prompt, (str, bytes)) or len(of_prompt) < 2 or len(of_prompt) != number:
             raise ValueError(
                 f"choices are a list of at least two texts, equally many for all prompts; question 0 has {number}, and "
                 f"question {row} has {of_prompt!r}"
             )
+    choices = [text_column(of_prompt, f"choices[{row}]") for row, of_prompt in enumerate(choices)]
     pairs = zip(prompts, choices, strict=True)
     rows = tokenize_examples(
         ({"text_a": prompt, "text_b": choice} for prompt, of_prompt in pairs for choice in of_prompt), preprocessor

@@ -126,7 +126,9 @@ class BertMultipleChoice(TokenizedHead):
 
         Raises:
             ValueError: if there is no preprocessor, the numbers of prompts, choices and labels differ, questions have
-                different numbers of choices, or a label is no number of a choice.
+                different numbers of choices, or a label is no number of a choice; if a single text stands where a list
+                is meant.
+            TypeError: if a prompt or a choice is not a string.
 
         Example:
 

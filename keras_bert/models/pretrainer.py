@@ -4,6 +4,7 @@ import keras
 from absl import logging
 from keras import ops
 
+from keras_bert.data.columns import TEXT_COLUMNS, text_column
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.gather import gather_positions
 from keras_bert.layers.masked_lm_head import MaskedLMHead
@@ -205,7 +206,8 @@ class BertPretrainer(BertHead):
 
         Raises:
             ValueError: if there is no preprocessor, the encoder reads in one direction (where a word is predicted from
-                its neighbour's place), or `top` is not from 1 to the size of the vocabulary.
+                its neighbour's place), `top` is not from 1 to the size of the vocabulary, or `texts` is a single text.
+            TypeError: if one is not a string.
 
         Example:
 
@@ -220,7 +222,7 @@ class BertPretrainer(BertHead):
         from keras_bert.models import pretrainer_serving
 
         self._check_serving(top)
-        answers = pretrainer_serving.fill_masks(self, self.preprocessor(list(texts)), top)
+        answers = pretrainer_serving.fill_masks(self, self.preprocessor(text_column(texts, "texts")), top)
         filled = []
         for words, probabilities, number in zip(*(answers[name].numpy() for name in _ANSWERS), strict=True):
             of_masks = zip(words[:number], probabilities[:number].tolist(), strict=True)
@@ -247,7 +249,6 @@ class BertPretrainer(BertHead):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: as `fill_masks`, or on an unknown dtype.
         """
-        from keras_bert.data.columns import TEXT_COLUMNS
         from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
         from keras_bert.models.serving import export_head
 

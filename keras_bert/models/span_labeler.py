@@ -5,6 +5,7 @@ import numpy as np
 from absl import logging
 from keras import ops
 
+from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
@@ -112,7 +113,9 @@ class BertSpanLabeler(TokenizedHead):
             `TokenizedExamples`, a row for each window.
 
         Raises:
-            ValueError: if there is no preprocessor, the numbers differ, or an answer is not in its context.
+            ValueError: if there is no preprocessor, the numbers differ, or an answer is not in its context; if a single
+                text stands where a list is meant.
+            TypeError: if a question or a context is not a string.
 
         Example:
 
@@ -131,15 +134,16 @@ class BertSpanLabeler(TokenizedHead):
             return tokenize_questions(x, self.preprocessor, to_train=True).windows
         if set(x) != {"question", "context"}:
             raise ValueError(f"questions are a dict with question and context, got one with {sorted(x)}")
-        spans = [None] * len(x["question"]) if y is None else list(y)
-        if not len(spans) == len(x["question"]) == len(x["context"]):
+        texts, contexts = (text_column(x[name], name) for name in ("question", "context"))
+        spans = [None] * len(texts) if y is None else list(y)
+        if not len(spans) == len(texts) == len(contexts):
             raise ValueError(
-                f"there must be a context and an answer for each question; got {len(x['question'])} questions, "
-                f"{len(x['context'])} contexts and {len(spans)} answers"
+                f"there must be a context and an answer for each question; got {len(texts)} questions, "
+                f"{len(contexts)} contexts and {len(spans)} answers"
             )
         questions = [
             question_of_span(str(number), question, context, span)
-            for number, (question, context, span) in enumerate(zip(x["question"], x["context"], spans, strict=True))
+            for number, (question, context, span) in enumerate(zip(texts, contexts, spans, strict=True))
         ]
         return tokenize_questions(questions, self.preprocessor, to_train=y is not None).windows
 
@@ -176,7 +180,9 @@ class BertSpanLabeler(TokenizedHead):
             logits), `start` and `end` (characters of the context). An empty list where the context has no words.
 
         Raises:
-            ValueError: if there is no preprocessor, or unequal numbers of questions and contexts.
+            ValueError: if there is no preprocessor, unequal numbers of questions and contexts, or a single text stands
+                where a list is meant.
+            TypeError: if a question or a context is not a string.
 
         Example:
 
@@ -193,7 +199,7 @@ class BertSpanLabeler(TokenizedHead):
         from keras_bert.text.answer_spans import N_BEST
 
         self.require_preprocessor()
-        questions, contexts = list(questions), list(contexts)
+        questions, contexts = text_column(questions, "questions"), text_column(contexts, "contexts")
         if len(questions) != len(contexts):
             raise ValueError(
                 f"there must be one context for each question; got {len(questions)} questions and {len(contexts)} "

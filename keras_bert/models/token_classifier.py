@@ -6,6 +6,7 @@ from absl import logging
 from keras import ops
 
 from keras_bert.checkpoints.layout import TOKEN_HEAD
+from keras_bert.data.columns import TEXT_COLUMNS, text_column
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
@@ -142,6 +143,9 @@ class BertTokenClassifier(TokenizedHead):
             raise ValueError("sentences are lists of words, and one of these is a text; `tag` takes texts as they are")
         labels = None
         if tags is not None:
+            tags = list(tags)
+            if any(isinstance(of_sentence, str) for of_sentence in tags):
+                raise ValueError("tags are lists of str, one for each sentence, and one of these is a text")
             lengths = [len(of_sentence) for of_sentence in tags]
             flat = encode_labels([tag for of_sentence in tags for tag in of_sentence], self.labels, SINGLE_LABEL)
             labels = np.split(flat, np.cumsum(lengths)[:-1])
@@ -194,14 +198,15 @@ class BertTokenClassifier(TokenizedHead):
             dicts of `text`, `type`, `score` (the mean of its words'), `start` and `end`.
 
         Raises:
-            ValueError: if there is no preprocessor.
+            ValueError: if there is no preprocessor, or `texts` is a single text.
+            TypeError: if one is not a string.
         """
         import tensorflow as tf
 
         from keras_bert.models.token_classifier_serving import described_texts, tag_texts
 
         self.require_preprocessor()
-        return described_texts(tag_texts(self, tf.constant(list(texts), tf.string)))
+        return described_texts(tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string)))
 
     def export(self, path, dtype=None):
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
@@ -226,7 +231,6 @@ class BertTokenClassifier(TokenizedHead):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.data.columns import TEXT_COLUMNS
         from keras_bert.models.serving import export_head
         from keras_bert.models.token_classifier_serving import ids_of_texts, serving_signatures
 

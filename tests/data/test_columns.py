@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.columns import text_columns
+from keras_bert.data.columns import text_column, text_columns
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,30 @@ def test_other_things_are_not_texts(x):
 def test_bad_texts(x, error, message):
     with pytest.raises(error, match=message):
         text_columns(x)
+
+
+@pytest.mark.parametrize(
+    "values", [["a", b"b"], ("a", b"b"), (text for text in ("a", b"b")), np.array(["a", b"b"], object)]
+)
+def test_a_column_is_several_texts(values):
+    assert text_column(values, "texts").tolist() == ["a", b"b"]
+
+
+def test_no_texts_are_a_column():
+    assert text_column([], "texts").shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "values, error, message",
+    [
+        ("In Paris", ValueError, r"questions must be a list of texts, got a single one; write \['In Paris'\]"),
+        (b"In Paris", ValueError, r"write \[b'In Paris'\]"),
+        (tf.constant("In Paris"), ValueError, r"got the shape \(\)"),
+        ([["In", "Paris"]], ValueError, r"got the shape \(1, 2\)"),
+        ([["In"], ["the", "end"]], TypeError, r"questions\[0\] must be a string, got \['In'\]"),
+        (None, ValueError, r"got the shape \(\)"),
+    ],
+)
+def test_what_is_no_column_is_refused(values, error, message):
+    with pytest.raises(error, match=message):
+        text_column(values, "questions")

@@ -171,6 +171,10 @@ def test_what_cannot_be_is_refused(tmp_path):
         model.tokenize({"prompt": ["a", "b"], "choices": [["a", "b"], ["a"]]})
     with pytest.raises(ValueError, match="at least two"):
         model.tokenize({"prompt": ["a"], "choices": ["ab"]})
+    with pytest.raises(ValueError, match=r"prompt must be a list of texts, got a single one; write \['ab'\]"):
+        model.choose({"prompt": "ab", "choices": [["a", "b"], ["a", "b"]]})
+    with pytest.raises(TypeError, match=r"choices\[1\]\[0\] must be a string, got None"):
+        model.choose({"prompt": ["a", "b"], "choices": [["a", "b"], [None, "b"]]})
     with pytest.raises(ValueError, match="label 1 is 3"):
         model.tokenize(QUESTIONS, [0, 3, 1])
     with pytest.raises(ValueError, match="2 labels"):

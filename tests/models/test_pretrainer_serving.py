@@ -73,5 +73,7 @@ def test_what_cannot_be_is_refused(pretrainer, tmp_path):
     for top in (0, 1000):
         with pytest.raises(ValueError, match=f"top must be from 1 to .*; got {top}"):
             pretrainer.fill_masks(["[MASK]"], top=top)
+    with pytest.raises(ValueError, match="texts must be a list of texts, got a single one"):
+        pretrainer.fill_masks("[MASK]")
     with pytest.raises(FileExistsError):
         pretrainer.export(tmp_path)

@@ -6,7 +6,8 @@ import pytest
 
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-from tests.toys import toy_encoder
+from keras_bert.text.tokenizer import BertTokenizer
+from tests.toys import VOCABULARY, toy_encoder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
 NAMES = ("start_logits", "end_logits")
@@ -29,6 +30,12 @@ def folder(golden, tmp_path):
 
 def load(folder):
     return BertSpanLabeler.from_checkpoint(folder, sequence_length=32, stride=8, max_query_length=8)
+
+
+@pytest.fixture(scope="module")
+def labeler():
+    preprocessor = BertQuestionPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), 16, 4, 6)
+    return BertSpanLabeler(toy_encoder(with_pooler=False), preprocessor, seed=1)
 
 
 def test_logits_equal_hugging_face(shared, golden, folder):
@@ -109,3 +116,12 @@ def test_a_preprocessor_must_fit(folder):
 def test_texts_are_refused():
     with pytest.raises(ValueError, match="called on ids"):
         BertSpanLabeler(toy_encoder())({"question": ["a"], "context": ["b"]})
+
+
+def test_a_single_text_is_refused(labeler):
+    with pytest.raises(ValueError, match=r"questions must be a list of texts, got a single one; write \['abc'\]"):
+        labeler.answer("abc", ["def"])
+    with pytest.raises(ValueError, match="contexts must be a list of texts"):
+        labeler.answer(["abc"], "def")
+    with pytest.raises(ValueError, match="question must be a list of texts"):
+        labeler.tokenize({"question": "abc", "context": "def"})

@@ -211,6 +211,10 @@ def test_what_cannot_be_is_refused(folder):
         model.predict_tags(["a text"])
     with pytest.raises(ValueError, match="'B-ugly', which is not among the model's labels"):
         model.tokenize([["a"]], [["B-ugly"]])
+    with pytest.raises(ValueError, match=r"a single one; write \['a text'\]"):
+        model.tag("a text")
+    with pytest.raises(ValueError, match="tags are lists of str"):
+        model.tokenize([["a"]], ["O"])
     with pytest.raises(ValueError, match="other numbers of labels"):
         model.tokenize([["a", "b"]], [["O"]])
     with pytest.raises(ValueError, match="needs a preprocessor"):
