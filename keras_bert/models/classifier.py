@@ -125,17 +125,6 @@ class BertClassifier(TextModel):
         weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            `{"loss": weight}`, the sum of the weights.
-        """
-        return {"loss": ops.sum(self._weights(labels, sample_weight))}
-
     def _weights(self, labels, sample_weight):
         """float32 [batch, 1] for single labels, [batch, labels] else: how much each of the losses counts."""
         if self.problem_type == SINGLE_LABEL:

@@ -93,8 +93,21 @@ class BertHead(keras.Model):
         raise NotImplementedError
 
     def loss_weights(self, labels, sample_weight=None):
-        """The weights in `loss_terms`, `{name: weight}`, known before the model has run."""
-        raise NotImplementedError
+        """The weights of `loss_terms`, which the labels alone determine.
+
+        Args:
+            labels, sample_weight: as for `loss_terms`.
+
+        Returns:
+            dict of the loss's name to its weight, a sum: `{"loss": weight}`, unless the model has several losses.
+        """
+        return {"loss": ops.sum(self._weights(labels, sample_weight))}
+
+    def _weights(self, labels, sample_weight):
+        """How much each of a batch's losses counts: float32 [rows], for a model with one loss a row."""
+        if sample_weight is None:
+            return ops.ones((ops.shape(labels)[0],), "float32")
+        return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
 
     def default_metrics(self):
         """The metrics that `compile(metrics="auto")` means."""

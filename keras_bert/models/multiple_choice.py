@@ -94,22 +94,6 @@ class BertMultipleChoice(TokenizedHead):
         losses = ops.sparse_categorical_crossentropy(labels, outputs, from_logits=True)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            `{"loss": weight}`, the sum of the weights.
-        """
-        return {"loss": ops.sum(self._weights(ops.reshape(labels, (-1,)), sample_weight))}
-
-    def _weights(self, labels, sample_weight):
-        if sample_weight is None:
-            return ops.ones_like(labels, dtype="float32")
-        return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
-
     def default_metrics(self):
         """Accuracy."""
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]

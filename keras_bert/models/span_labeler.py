@@ -78,22 +78,6 @@ class BertSpanLabeler(TokenizedHead):
         weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum((starts + ends) / 2 * weights), ops.sum(weights))}
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            `{"loss": weight}`, the sum of the weights.
-        """
-        return {"loss": ops.sum(self._weights(labels, sample_weight))}
-
-    def _weights(self, labels, sample_weight):
-        if sample_weight is None:
-            return ops.ones_like(labels[:, 0], dtype="float32")
-        return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
-
     @staticmethod
     def predicted(model, batch):
         """float32 [windows, 2, length]: the logits of starts and ends."""

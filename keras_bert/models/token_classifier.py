@@ -90,22 +90,9 @@ class BertTokenClassifier(TokenizedHead):
         losses = ops.sparse_categorical_crossentropy(ops.maximum(labels, 0), outputs, from_logits=True)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            `{"loss": weight}`, the sum of the weights.
-        """
-        return {"loss": ops.sum(self._weights(labels, sample_weight))}
-
     def _weights(self, labels, sample_weight):
-        weights = ops.cast(labels >= 0, "float32")
-        if sample_weight is None:
-            return weights
-        return weights * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
+        """float32 [rows, length]: how much each of the losses counts, nothing where a token has no label."""
+        return super()._weights(labels, sample_weight)[:, None] * ops.cast(labels >= 0, "float32")
 
     def tokenize(self, x, y=None):
         """Sentences as windows of ids.
