@@ -1,4 +1,5 @@
-"""The official scores as Keras metrics, for `compile(metrics=[...])` of a model that gives logits.
+"""The official scores, and the accuracy of tokens, as Keras metrics: for `compile(metrics=[...])` of a model that gives
+logits.
 
 All of them are exact over all batches since the last reset, whatever the batch sizes: none is a mean over batches.
 Counts and sums are kept in float64 (on JAX in what its own settings make of that). Under a distribution strategy the
@@ -292,6 +293,53 @@ class SpearmanCorrelation(keras.metrics.Metric):
         products = ops.matmul(deviations, ops.transpose(deviations))
         # Of equal values the ranks are multiples of one half, so the deviations and the spread are exactly 0: NaN.
         return ops.clip(products[0, 1] / (ops.sqrt(products[0, 0]) * ops.sqrt(products[1, 1])), -1.0, 1.0)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokenAccuracy(keras.metrics.Metric):
+    """The share of tokens whose greatest logit is that of their label, of the tokens that have one.
+
+    Args:
+        name: str. The name in logs.
+        dtype: ignored but for `get_config`: counts are float64.
+
+    `update_state` takes `y_true`, ints [batch, length], -1 for tokens without a label, which are left out; `y_pred`,
+    logits [batch, length, labels]; and `sample_weight`, numbers [batch] or None. The result is 0 where no token has a
+    label.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+
+    >>> metric = TokenAccuracy()
+    >>> metric.update_state([[-1, 1, 0, -1]], [[[9.0, 0.0], [1.0, 2.0], [1.0, 2.0], [9.0, 0.0]]])
+    >>> float(metric.result())
+    0.5
+    """
+
+    def __init__(self, name="token_accuracy", dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.right = self.add_variable([], "zeros", _ACCUMULATOR, name="right")
+        self.weight = self.add_variable([], "zeros", _ACCUMULATOR, name="weight")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Counts a batch; see the class."""
+        y_true, y_pred = _tensors(y_true, y_pred)
+        if len(y_true.shape) != 2 or len(y_pred.shape) != 3:
+            raise ValueError(
+                "labels must be numbers of tags [batch, length] and outputs logits [batch, length, labels]; got the "
+                f"shapes {tuple(y_true.shape)} and {tuple(y_pred.shape)}"
+            )
+        has_label = ops.cast(y_true >= 0, _ACCUMULATOR)
+        weights = has_label * _weight_column(sample_weight, has_label)
+        is_right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
+        self.right.assign(self.right + ops.sum(weights * ops.cast(is_right, _ACCUMULATOR)))
+        self.weight.assign(self.weight + ops.sum(weights))
+
+    def result(self):
+        """The share of all batches since the last reset, a float64 scalar."""
+        return ops.divide_no_nan(ops.convert_to_tensor(self.right), ops.convert_to_tensor(self.weight))
 
 
 def _ranks(values):

@@ -140,29 +140,25 @@ class BertClassifier(TextModel):
             weights = weights * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
         return weights
 
+    def accuracy_metric(self):
+        """The accuracy of the problem type; None for regression."""
+        if self.problem_type == SINGLE_LABEL:
+            return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        if self.problem_type == MULTI_LABEL:
+            return keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)  # of logits: probability one half
+        return None
+
     def default_metrics(self):
         """Accuracy, or mean squared and absolute error for regression."""
-        if self.problem_type == SINGLE_LABEL:
-            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        if self.problem_type == MULTI_LABEL:
-            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)]  # of logits: probability one half
-        return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
+        if self.problem_type == REGRESSION:
+            return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
+        return super().default_metrics()
 
     def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
         """Keras' `compile`; see `TextModel`. The metric "accuracy" is that of the problem type."""
         if loss is not None and self.class_weights is not None:
             raise ValueError("class_weights are part of the model's own loss; leave out either them or loss=")
-        if kwargs.get("weighted_metrics") is not None:
-            kwargs["weighted_metrics"] = self._named_metrics(kwargs["weighted_metrics"])
-        super().compile(optimizer, loss, metrics if metrics == "auto" else self._named_metrics(metrics), **kwargs)
-
-    def _named_metrics(self, metrics):
-        """Metrics with the right kind of accuracy: Keras guesses it from shapes, and takes several labels for one-hot
-        rows."""
-        if self.problem_type == REGRESSION or metrics is None:
-            return metrics
-        metrics = metrics if isinstance(metrics, (list, tuple)) else [metrics]
-        return [self.default_metrics()[0] if metric in ("accuracy", "acc") else metric for metric in metrics]
+        super().compile(optimizer, loss, metrics, **kwargs)
 
     def encode_labels(self, labels):
         """Labels as a user writes them, as the numbers that the loss takes; see

@@ -12,13 +12,15 @@ from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
 from keras_bert.models.weights import relative_variables
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
+ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
 PREDICTION_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 
 
 class BertHead(keras.Model):
     """A Keras model on top of an encoder, which may carry the preprocessor that makes its ids.
 
-    A subclass says what its losses are (`loss_terms`); Keras' loss is made from that.
+    A subclass says what its losses are (`loss_terms`), and how much each counts (`_weights`) unless there is one a row;
+    Keras' loss is made from that.
 
     Args:
         encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
@@ -109,9 +111,14 @@ class BertHead(keras.Model):
             return ops.ones((ops.shape(labels)[0],), "float32")
         return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
 
-    def default_metrics(self):
-        """The metrics that `compile(metrics="auto")` means."""
+    def accuracy_metric(self):
+        """What "accuracy" means among metrics, a new Keras metric; None leaves it to Keras, which guesses by shapes."""
         return None
+
+    def default_metrics(self):
+        """The metrics that `compile(metrics="auto")` means: accuracy, if the head has one."""
+        accuracy = self.accuracy_metric()
+        return None if accuracy is None else [accuracy]
 
     def __call__(self, inputs, *args, **kwargs):
         """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
@@ -133,11 +140,12 @@ class BertHead(keras.Model):
         Args:
             optimizer: a Keras optimizer or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
             loss: None for the model's own loss. A Keras loss object or function replaces it.
-            metrics: as in Keras; "auto" takes those that fit the problem.
+            metrics: as in Keras; "auto" takes those that fit the problem, and "accuracy" is that of the problem, too.
             **kwargs: as in Keras.
 
         Raises:
-            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits.
+            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits; if
+                the model has no such metrics.
         """
         if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
             raise ValueError(
@@ -152,8 +160,22 @@ class BertHead(keras.Model):
             optimizer = BertAdamW(learning_rate=5e-5)
         if isinstance(metrics, str) and metrics == "auto":
             metrics = self.default_metrics()
+        else:
+            metrics = self._named_metrics(metrics)
+        if kwargs.get("weighted_metrics") is not None:
+            kwargs["weighted_metrics"] = self._named_metrics(kwargs["weighted_metrics"])
         self._loss_is_own = loss is None
         super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def _named_metrics(self, metrics):
+        """Metrics with the head's own accuracy in the place of the name: Keras guesses it from shapes, takes several
+        labels for one-hot rows, and counts what has no label."""
+        if metrics is None or self.accuracy_metric() is None:
+            return metrics
+        metrics = metrics if isinstance(metrics, (list, tuple, dict)) else [metrics]
+        return keras.tree.map_structure(
+            lambda metric: self.accuracy_metric() if metric in ACCURACY_NAMES else metric, metrics
+        )
 
     def compile_from_config(self, config):
         """Compiles a loaded model as the saved one was."""

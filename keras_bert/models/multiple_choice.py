@@ -94,9 +94,9 @@ class BertMultipleChoice(TokenizedHead):
         losses = ops.sparse_categorical_crossentropy(labels, outputs, from_logits=True)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def default_metrics(self):
-        """Accuracy."""
-        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    def accuracy_metric(self):
+        """The share of questions whose best choice is the right one."""
+        return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
     def tokenize(self, x, y=None):
         """Prompts and their choices as ids, a row for each pair of them.

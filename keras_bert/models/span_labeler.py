@@ -7,11 +7,13 @@ from keras import ops
 
 from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import ACCURACY_NAMES
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.weights import assign_arrays
 
 _SPANS = "spans"
+_OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
 # What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
 _NEVER = -1e9
 
@@ -77,6 +79,25 @@ class BertSpanLabeler(TokenizedHead):
         ends = ops.sparse_categorical_crossentropy(labels[:, 1], outputs["end_logits"], from_logits=True)
         weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum((starts + ends) / 2 * weights), ops.sum(weights))}
+
+    def _named_metrics(self, metrics):
+        """Metrics of both outputs, of which Keras takes a dict: there is an accuracy of starts, and one of ends."""
+        if metrics is None or isinstance(metrics, dict):
+            return metrics
+        names = metrics if isinstance(metrics, (list, tuple)) else [metrics]
+        if not all(name in ACCURACY_NAMES for name in names):
+            raise ValueError(
+                f"the metrics are those of two outputs: give a dict with a list for each of {list(_OUTPUTS)}, or "
+                f'["accuracy"], which is meant for both; got {metrics!r}. Answers as texts are scored by '
+                "keras_bert.metrics.squad"
+            )
+        return {
+            output: [keras.metrics.SparseCategoricalAccuracy(name="accuracy") for _ in names] for output in _OUTPUTS
+        }
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """Keras' `compute_metrics`, in which each output has the labels that are its own."""
+        return super().compute_metrics(x, dict(zip(_OUTPUTS, (y[:, 0], y[:, 1]), strict=True)), y_pred, sample_weight)
 
     @staticmethod
     def predicted(model, batch):

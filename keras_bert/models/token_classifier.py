@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_bert.checkpoints.layout import TOKEN_HEAD
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
+from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
@@ -93,6 +94,10 @@ class BertTokenClassifier(TokenizedHead):
     def _weights(self, labels, sample_weight):
         """float32 [rows, length]: how much each of the losses counts, nothing where a token has no label."""
         return super()._weights(labels, sample_weight)[:, None] * ops.cast(labels >= 0, "float32")
+
+    def accuracy_metric(self):
+        """The share of words, of which every token with a label is one, whose best tag is the right one."""
+        return TokenAccuracy(name="accuracy")
 
     def tokenize(self, x, y=None):
         """Sentences as windows of ids.

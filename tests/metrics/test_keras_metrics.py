@@ -10,7 +10,13 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 import keras_bert
-from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
+from keras_bert.metrics.keras_metrics import (
+    F1Score,
+    MatthewsCorrelation,
+    PearsonCorrelation,
+    SpearmanCorrelation,
+    TokenAccuracy,
+)
 from tests.forked import run as run_forked
 from tests.toys import toy_classifier, toy_reviews
 
@@ -325,3 +331,17 @@ def test_two_replicas_score_as_one_device():
     assert found["two"] == pytest.approx(found["one"], abs=1e-5)
     assert found["direct, two"] == pytest.approx(found["direct, one"], abs=1e-12)
     assert {"classifier val_f1", "regression val_spearman_correlation"} <= set(found["one"])
+
+
+def test_tokens_without_label_do_not_count():
+    random = np.random.default_rng(0)
+    labels, logits = random.integers(-1, 3, [20, 6]), random.standard_normal([20, 6, 3]).astype("float32")
+    weights = random.integers(0, 3, 20)
+    is_right, has_label = logits.argmax(axis=-1) == labels, labels >= 0
+    assert feed(TokenAccuracy(), labels, logits) == pytest.approx(is_right[has_label].mean(), abs=1e-12)
+    counted = np.repeat(weights, 6).reshape(20, 6) * has_label
+    expected = (is_right * counted).sum() / counted.sum()
+    assert feed(TokenAccuracy(), labels, logits, weights) == pytest.approx(expected, abs=1e-12)
+    assert feed(TokenAccuracy(), np.full([2, 3], -1), np.zeros([2, 3, 4])) == 0
+    with pytest.raises(ValueError, match=r"got the shapes \(2,\) and \(2, 3\)"):
+        TokenAccuracy().update_state([0, 1], np.zeros([2, 3]))

@@ -95,6 +95,27 @@ def test_keras_fits_it():
     assert labeler.evaluate({"token_ids": ids}, labels, verbose=0) < history.history["loss"][0]
 
 
+def test_accuracy_is_that_of_starts_and_of_ends(tmp_path):
+    labeler = BertSpanLabeler(toy_encoder(with_pooler=False), seed=1)
+    generator = np.random.default_rng(0)
+    ids, labels = {"token_ids": generator.integers(4, 20, [9, 5])}, generator.integers(0, 5, [9, 2])
+    is_right = np.stack([labeler(ids)[name] for name in NAMES], axis=1).argmax(axis=2) == labels
+    expected = dict(zip((f"{name}_accuracy" for name in NAMES), is_right.mean(axis=0), strict=True))
+    for metrics in (
+        "accuracy",
+        ["acc"],
+        {name: [keras.metrics.SparseCategoricalAccuracy("accuracy")] for name in NAMES},
+    ):
+        labeler.compile(keras.optimizers.Adam(), metrics=metrics, run_eagerly=True)
+        found = labeler.evaluate(ids, labels, verbose=0, return_dict=True)
+        assert {name: found[name] for name in expected} == pytest.approx(expected)
+    labeler.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras").evaluate(ids, labels, verbose=0, return_dict=True)
+    assert again == pytest.approx(found)
+    with pytest.raises(ValueError, match=r"give a dict with a list for each of \['start_logits', 'end_logits'\]"):
+        labeler.compile(metrics=["f1"])
+
+
 def test_a_saved_model_comes_back(tmp_path, folder):
     labeler = load(folder)
     labeler.save(tmp_path / "model.keras")

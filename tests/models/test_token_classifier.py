@@ -120,6 +120,20 @@ def trained():
     return model
 
 
+def test_accuracy_is_that_of_words(tmp_path):
+    model = toy_model()
+    generator = np.random.default_rng(0)
+    ids, labels = {"token_ids": generator.integers(4, 20, [9, 5])}, generator.integers(-1, 5, [9, 5])
+    expected = (model(ids).numpy().argmax(axis=-1) == labels)[labels >= 0].mean()
+    named = ["acc", {"logits": ["accuracy"]}]
+    for arguments in ({}, *({"metrics": name} for name in named), {"metrics": None, "weighted_metrics": ["accuracy"]}):
+        model.compile(keras.optimizers.Adam(), run_eagerly=True, **arguments)
+        assert model.evaluate(ids, labels, batch_size=4, verbose=0)[1] == pytest.approx(expected)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.evaluate(ids, labels, verbose=0)[1] == pytest.approx(expected)
+
+
 @pytest.mark.slow
 def test_keras_fits_it(trained):
     sentences, tags = telling_sentences(40, 2)
@@ -129,7 +143,9 @@ def test_keras_fits_it(trained):
         for found, tag in zip(*pair, strict=True)
     ]
     assert np.mean(right) > 0.9
-    assert trained.evaluate(sentences, tags, verbose=0) < 0.5
+    loss, accuracy = trained.evaluate(sentences, tags, verbose=0)
+    assert loss < 0.5
+    assert accuracy == pytest.approx(np.mean(right))
 
 
 @pytest.mark.slow
