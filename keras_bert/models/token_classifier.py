@@ -52,6 +52,9 @@ class BertTokenClassifier(TokenizedHead):
     'Paris'
     """
 
+    # In batches of like length a word of a short sentence would have more say than one of a long sentence.
+    sorts_by_length = False
+
     def __init__(
         self,
         encoder,

@@ -7,10 +7,10 @@ from keras_bert.models.prediction import Predictor
 
 
 class TokenizedHead(BertHead):
-    """A head that makes `TokenizedExamples` of what a user writes, and trains on batches of like length.
+    """A head that makes `TokenizedExamples` of what a user writes, and trains on batches of them.
 
-    A subclass says how (`tokenize`). Ids in memory, datasets and generators of ids and numbers are handed to Keras as
-    they are.
+    A subclass says how (`tokenize`), and which examples come together (`sorts_by_length`). Ids in memory, datasets and
+    generators of ids and numbers are handed to Keras as they are.
 
     Args:
         encoder, preprocessor, freeze, name, dtype: as for `BertHead`.
@@ -19,6 +19,10 @@ class TokenizedHead(BertHead):
     Raises:
         ValueError: as `BertHead`.
     """
+
+    # Whether `fit` and `evaluate` put examples of like length together. Each batch has its own mean loss, so that heads
+    # whose examples weigh the more, the longer they are, must take them as they come.
+    sorts_by_length = True
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -38,7 +42,7 @@ class TokenizedHead(BertHead):
 
         Args:
             x, y: examples and their labels, as `tokenize` takes them; or ids, a dataset or a generator, as Keras does.
-            batch_size: int. Examples in a batch, which are of like length; 32 if None.
+            batch_size: int. Examples in a batch, of like length if the model `sorts_by_length`; 32 if None.
             epochs, verbose, shuffle: as in Keras.
             **kwargs: as in Keras; `validation_data` may be a pair of examples and labels.
 
@@ -55,11 +59,10 @@ class TokenizedHead(BertHead):
             kwargs["validation_data"] = self._evaluation_batches(*validation, size)
         if _is_for_keras(x):
             return super().fit(x, y, batch_size, epochs, verbose, shuffle=shuffle, **kwargs)
-        from keras_bert.data.batching import BatchPlan, training_batches
+        from keras_bert.data.batching import training_batches
 
         examples = self._labelled(x, y)
-        seed = self.next_shuffle_seed() if shuffle else None
-        plan = BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE, seed=seed)
+        plan = self._plan(examples, batch_size, self.next_shuffle_seed() if shuffle else None)
         kwargs.setdefault("steps_per_epoch", plan.batches_per_epoch)
         return super().fit(training_batches(examples, plan), epochs=epochs, verbose=verbose, shuffle=False, **kwargs)
 
@@ -100,11 +103,15 @@ class TokenizedHead(BertHead):
             raise ValueError("there are no labels: y is None")
         return examples
 
-    def _evaluation_batches(self, x, y, batch_size):
-        from keras_bert.data.batching import BatchPlan
+    def _plan(self, examples, batch_size, seed=None):
+        from keras_bert.data.batching import BUCKET_STEP, BatchPlan
 
+        bucket_step = BUCKET_STEP if self.sorts_by_length else None
+        return BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE, bucket_step=bucket_step, seed=seed)
+
+    def _evaluation_batches(self, x, y, batch_size):
         examples = self._labelled(x, y)
-        plan = BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE)
+        plan = self._plan(examples, batch_size)
         return plan.epoch(0).map(examples.batch, num_parallel_calls=1).prefetch(2)
 
 
