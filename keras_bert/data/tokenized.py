@@ -290,14 +290,14 @@ def tokenize_choices(prompts, choices, preprocessor, labels=None):
             f"there must be choices and a label for each prompt; got {len(prompts)} prompts, {len(choices)} lists of "
             f"choices and {'no' if labels is None else len(labels)} labels"
         )
+    choices = [text_column(of_prompt, f"choices[{row}]").tolist() for row, of_prompt in enumerate(choices)]
     number = len(choices[0]) if choices else 0
     for row, of_prompt in enumerate(choices):
-        if isinstance(of_prompt, (str, bytes)) or len(of_prompt) < 2 or len(of_prompt) != number:
+        if len(of_prompt) < 2 or len(of_prompt) != number:
             raise ValueError(
                 f"choices are a list of at least two texts, equally many for all prompts; question 0 has {number}, and "
                 f"question {row} has {of_prompt!r}"
             )
-    choices = [text_column(of_prompt, f"choices[{row}]") for row, of_prompt in enumerate(choices)]
     pairs = zip(prompts, choices, strict=True)
     rows = tokenize_examples(
         ({"text_a": prompt, "text_b": choice} for prompt, of_prompt in pairs for choice in of_prompt), preprocessor

@@ -6,6 +6,7 @@ from absl import logging
 from keras import ops
 
 from keras_bert.checkpoints.layout import TOKEN_HEAD
+from keras_bert.data.bad_rows import quotation
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
@@ -113,7 +114,9 @@ class BertTokenClassifier(TokenizedHead):
             `TokenizedExamples`, a row for each window.
 
         Raises:
-            ValueError: if there is no preprocessor, other numbers of tags than of words, or an unknown tag.
+            ValueError: if there is no preprocessor, other numbers of tags than of words, or an unknown tag; if a text
+                stands where a list of words or tags is meant.
+            TypeError: if a word is not a string.
         """
         return self.tokenize_sentences(x, y).windows
 
@@ -128,19 +131,16 @@ class BertTokenClassifier(TokenizedHead):
             `keras_bert.data.tokenized_sentences.TokenizedSentences`.
 
         Raises:
-            ValueError: as `tokenize`.
+            ValueError, TypeError: as `tokenize`.
         """
         from keras_bert.data.tokenized_sentences import tokenize_sentences
 
         self.require_preprocessor()
-        sentences = list(sentences)
-        if any(isinstance(words, str) for words in sentences):
-            raise ValueError("sentences are lists of words, and one of these is a text; `tag` takes texts as they are")
+        sentences = _lists(sentences, "sentences are lists of words; `tag` takes texts as they are")
+        sentences = [text_column(words, f"sentences[{number}]").tolist() for number, words in enumerate(sentences)]
         labels = None
         if tags is not None:
-            tags = list(tags)
-            if any(isinstance(of_sentence, str) for of_sentence in tags):
-                raise ValueError("tags are lists of str, one for each sentence, and one of these is a text")
+            tags = _lists(tags, "tags are lists of str, one for each sentence")
             lengths = [len(of_sentence) for of_sentence in tags]
             flat = encode_labels([tag for of_sentence in tags for tag in of_sentence], self.labels, SINGLE_LABEL)
             labels = np.split(flat, np.cumsum(lengths)[:-1])
@@ -315,3 +315,12 @@ class BertTokenClassifier(TokenizedHead):
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
         logging.info("%s", model.checkpoint_report)
         return model
+
+
+def _lists(values, rule):
+    """The lists in `values`, after checking that none is a text, which would be parted into letters."""
+    values = [values] if isinstance(values, (str, bytes)) else list(values)
+    for number, of_sentence in enumerate(values):
+        if isinstance(of_sentence, (str, bytes)):
+            raise ValueError(f"{rule}. Number {number} is a text: {quotation(of_sentence)}")
+    return values

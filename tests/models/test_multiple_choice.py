@@ -170,6 +170,8 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match="question 1 has"):
         model.tokenize({"prompt": ["a", "b"], "choices": [["a", "b"], ["a"]]})
     with pytest.raises(ValueError, match="at least two"):
+        model.tokenize({"prompt": ["a"], "choices": [["ab"]]})
+    with pytest.raises(ValueError, match=r"choices\[0\] must be a list of texts, got a single one"):
         model.tokenize({"prompt": ["a"], "choices": ["ab"]})
     with pytest.raises(ValueError, match=r"prompt must be a list of texts, got a single one; write \['ab'\]"):
         model.choose({"prompt": "ab", "choices": [["a", "b"], ["a", "b"]]})

@@ -221,16 +221,20 @@ def test_a_saved_model_comes_back(tmp_path):
     assert again.predict_tags(SENTENCES) == model.predict_tags(SENTENCES)
 
 
-def test_what_cannot_be_is_refused(folder):
+def test_what_cannot_be_is_refused():
     model = toy_model()
-    with pytest.raises(ValueError, match="`tag` takes texts"):
-        model.predict_tags(["a text"])
+    for sentences in ("a text", ["a text"], [b"a text"]):
+        with pytest.raises(ValueError, match=r"`tag` takes texts as they are\. Number 0 is a text: b?'a text'"):
+            model.predict_tags(sentences)
+    with pytest.raises(TypeError, match=r"sentences\[1\]\[1\] must be a string, got None"):
+        model.predict_tags([["a"], ["b", None]])
     with pytest.raises(ValueError, match="'B-ugly', which is not among the model's labels"):
         model.tokenize([["a"]], [["B-ugly"]])
     with pytest.raises(ValueError, match=r"a single one; write \['a text'\]"):
         model.tag("a text")
-    with pytest.raises(ValueError, match="tags are lists of str"):
-        model.tokenize([["a"]], ["O"])
+    for tags in ("O", ["O"], [b"O"]):
+        with pytest.raises(ValueError, match=r"tags are lists of str, .*\. Number 0 is a text: b?'O'"):
+            model.tokenize([["a"]], tags)
     with pytest.raises(ValueError, match="other numbers of labels"):
         model.tokenize([["a", "b"]], [["O"]])
     with pytest.raises(ValueError, match="needs a preprocessor"):
