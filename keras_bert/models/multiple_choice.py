@@ -48,6 +48,8 @@ class BertMultipleChoice(TokenizedHead):
     [0]
     """
 
+    text_hint = "Questions are a dict with prompt and choices"
+
     def __init__(
         self,
         encoder,

@@ -48,6 +48,8 @@ class BertSpanLabeler(TokenizedHead):
     {'start_logits': (1, 5), 'end_logits': (1, 5)}
     """
 
+    text_hint = "Questions and their contexts are for `answer`"
+
     def __init__(
         self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
     ):

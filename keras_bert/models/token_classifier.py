@@ -55,6 +55,7 @@ class BertTokenClassifier(TokenizedHead):
 
     # In batches of like length a word of a short sentence would have more say than one of a long sentence.
     sorts_by_length = False
+    text_hint = "Sentences are for `predict_tags`, and texts for `tag`"
 
     def __init__(
         self,
