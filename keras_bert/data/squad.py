@@ -3,6 +3,7 @@
 import bisect
 import functools
 import json
+import operator
 import re
 from typing import NamedTuple
 
@@ -176,7 +177,7 @@ def question_of_span(identifier, question, context, span):
         `SquadQuestion`, with the words of the answer.
 
     Raises:
-        ValueError: if the span is no part of the context.
+        ValueError: if the span is no pair of whole numbers, or no part of the context.
 
     Example:
 
@@ -185,7 +186,13 @@ def question_of_span(identifier, question, context, span):
     """
     if span is None:
         return SquadQuestion(identifier, question, context, (), True, -1, -1)
-    start, end = span
+    try:
+        start, end = map(operator.index, span)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "an answer is given by two whole numbers, its first character in the context and one past its last, or is "
+            f"None where there is none; question {identifier} has {span!r}"
+        ) from None
     if not 0 <= start < end <= len(context) or {context[start], context[end - 1]} & set(WORD_SEPARATORS):
         raise ValueError(
             f"an answer is a part of its context, from its first character to one past its last, neither of them a "

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.bad_rows import quotation
+from keras_bert.data.squad import SquadQuestion
 from keras_bert.data.tokenized import TokenizedExamples, flatten_rows
 from keras_bert.text.words import tokens_of_words
 
@@ -29,7 +31,6 @@ class TokenizedQuestions(NamedTuple):
 
     Example:
 
-    >>> from keras_bert.data.squad import SquadQuestion
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
     >>> question = SquadQuestion("q1", "Where", "In Paris", ("Paris",), False, 1, 1)
     >>> preprocessor = keras_bert.BertQuestionPreprocessor(tokenizer, sequence_length=12, stride=4, max_query_length=4)
@@ -65,13 +66,15 @@ def tokenize_questions(questions, preprocessor, to_train=False):
         `TokenizedQuestions`.
 
     Raises:
-        ValueError: if there are no questions.
+        ValueError: if there are no questions, or one to train on lacks the place of its answer.
+        TypeError: if one is no `SquadQuestion`.
 
     Example: as for `TokenizedQuestions`.
     """
     all_questions, parts = [], []
     questions = iter(questions)
     while chunk := list(itertools.islice(questions, _CHUNK_SIZE)):
+        _check(chunk, to_train)
         parts.append(_tokenize(chunk, len(all_questions), preprocessor, to_train))
         all_questions += chunk
     if not parts:
@@ -81,6 +84,17 @@ def tokenize_questions(questions, preprocessor, to_train=False):
     )
     windows = TokenizedExamples(ids, row_lengths, first_segments, labels=labels, pad_id=preprocessor.tokenizer.pad_id)
     return TokenizedQuestions(all_questions, windows, rows, first_segments, words, is_max_context)
+
+
+def _check(questions, to_train):
+    for question in questions:
+        if not isinstance(question, SquadQuestion):
+            raise TypeError(f"a question must be a SquadQuestion, as read_squad gives them; got {quotation(question)}")
+        if to_train and not question.is_impossible and None in (question.first_word, question.last_word):
+            raise ValueError(
+                f"question {question.id!r} has no first_word and last_word, the place of its answer, to train on; read "
+                "the file with read_squad(path, to_train=True)"
+            )
 
 
 def _tokenize(questions, first_row, preprocessor, to_train):

@@ -121,8 +121,8 @@ class BertSpanLabeler(TokenizedHead):
 
         Raises:
             ValueError: if there is no preprocessor, the numbers differ, or an answer is not in its context; if a single
-                text stands where a list is meant.
-            TypeError: if a question or a context is not a string.
+                text stands where a list is meant; if a `SquadQuestion` lacks the place of its answer.
+            TypeError: if a question or a context is not a string, or one of an iterable no `SquadQuestion`.
 
         Example:
 
@@ -138,6 +138,8 @@ class BertSpanLabeler(TokenizedHead):
 
         self.require_preprocessor()
         if not isinstance(x, dict):
+            if y is not None:
+                raise ValueError("`SquadQuestion`s bring their answers: leave y out, or give a dict of texts")
             return tokenize_questions(x, self.preprocessor, to_train=True).windows
         if set(x) != {"question", "context"}:
             raise ValueError(f"questions are a dict with question and context, got one with {sorted(x)}")

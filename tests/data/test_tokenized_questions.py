@@ -68,3 +68,12 @@ def test_a_question_without_a_context_is_a_window_without_one(uncased):
 def test_there_must_be_questions(uncased):
     with pytest.raises(ValueError, match="no questions"):
         tokenize_questions([], BertQuestionPreprocessor(uncased, 32, 8, 8))
+
+
+def test_what_cannot_be_trained_on_is_refused(uncased):
+    preprocessor = BertQuestionPreprocessor(uncased, 32, 8, 8)
+    unplaced = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, None, None)
+    with pytest.raises(ValueError, match=r"question 'q1' has no first_word .* read_squad\(path, to_train=True\)"):
+        tokenize_questions([unplaced], preprocessor, to_train=True)
+    with pytest.raises(TypeError, match="must be a SquadQuestion, as read_squad gives them; got 'Where'"):
+        tokenize_questions(["Where"], preprocessor)

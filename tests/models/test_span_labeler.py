@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_bert.data.squad import SquadQuestion
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
@@ -146,3 +147,15 @@ def test_a_single_text_is_refused(labeler):
         labeler.answer(["abc"], "def")
     with pytest.raises(ValueError, match="question must be a list of texts"):
         labeler.tokenize({"question": "abc", "context": "def"})
+
+
+@pytest.mark.parametrize("span", [(3.0, 8.0), 3, (3, 8, 9), ("3", "8")])
+def test_an_answer_is_two_whole_numbers(labeler, span):
+    with pytest.raises(ValueError, match=r"given by two whole numbers, .* question 0 has"):
+        labeler.tokenize({"question": ["where"], "context": ["In Paris"]}, [span])
+
+
+def test_questions_of_a_file_have_their_answers(labeler):
+    question = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, 1, 1)
+    with pytest.raises(ValueError, match="bring their answers: leave y out"):
+        labeler.tokenize([question], [(3, 8)])
