@@ -62,7 +62,7 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
         `TokenizedSentences`.
 
     Raises:
-        ValueError: if there are no sentences, or other numbers of labels than of words.
+        ValueError: if there are no sentences, other numbers of labels than of words, or of documents than of sentences.
 
     Example: as for `TokenizedSentences`.
     """
@@ -72,6 +72,11 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
     lengths = np.array([len(words) for words in sentences], "int64")
     if labels is not None and [len(of_sentence) for of_sentence in labels] != lengths.tolist():
         raise ValueError("every word must have a label; there are sentences with other numbers of labels than of words")
+    if documents is not None and len(documents) != len(sentences):
+        raise ValueError(
+            f"`documents` says of every sentence which document it is of; got {len(documents)} for {len(sentences)} "
+            "sentences"
+        )
     parts, rows = [], 0
     sequences = _sequences(sentences, documents)
     while chunk := list(itertools.islice(sequences, _CHUNK_SIZE)):

@@ -63,3 +63,6 @@ def test_what_does_not_fit_is_refused(preprocessor):
         tokenize_sentences([], preprocessor)
     with pytest.raises(ValueError, match="other numbers of labels than of words"):
         tokenize_sentences([["a", "b"]], preprocessor, [[0]])
+    for documents in ([0], [0, 0, 1]):
+        with pytest.raises(ValueError, match=f"which document it is of; got {len(documents)} for 2 sentences"):
+            tokenize_sentences([["a"], ["b"]], preprocessor, documents=documents)
