@@ -190,7 +190,7 @@ class BertSpanLabeler(TokenizedHead):
 
         Raises:
             ValueError: if there is no preprocessor, unequal numbers of questions and contexts, or a single text stands
-                where a list is meant.
+                where a list is meant; if `n_best` or `max_answer_length` is no whole number of at least 1.
             TypeError: if a question or a context is not a string.
 
         Example:
@@ -208,6 +208,7 @@ class BertSpanLabeler(TokenizedHead):
         from keras_bert.text.answer_spans import N_BEST
 
         self.require_preprocessor()
+        _check_numbers(n_best, max_answer_length)
         questions, contexts = text_column(questions, "questions"), text_column(contexts, "contexts")
         if len(questions) != len(contexts):
             raise ValueError(
@@ -262,11 +263,13 @@ class BertSpanLabeler(TokenizedHead):
 
         Raises:
             FileExistsError: if there is something at `path`; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype.
+            ValueError: if there is no preprocessor, on an unknown dtype, or if `n_best` or `max_answer_length` is no
+                whole number of at least 1.
         """
         from keras_bert.models.serving import export_head
         from keras_bert.models.span_labeler_serving import TEXT_NAMES, WARMUP_TEXTS, serving_signatures
 
+        _check_numbers(n_best, max_answer_length)
         return export_head(
             self,
             path,
@@ -328,3 +331,9 @@ class BertSpanLabeler(TokenizedHead):
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
         logging.info("%s", labeler.checkpoint_report)
         return labeler
+
+
+def _check_numbers(n_best, max_answer_length):
+    for name, number in (("n_best", n_best), ("max_answer_length", max_answer_length)):
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
