@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.bad_rows import quotation
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS, text_column
 
 # Texts tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
@@ -303,12 +304,15 @@ def tokenize_choices(prompts, choices, preprocessor, labels=None):
         ({"text_a": prompt, "text_b": choice} for prompt, of_prompt in pairs for choice in of_prompt), preprocessor
     )
     if labels is not None:
-        labels = np.asarray(labels, "int32")
-        wrong = np.flatnonzero((labels < 0) | (labels >= number))
+        labels = np.reshape(labels, -1)
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(f"labels are numbers of choices, from 0 to {number - 1}; got {quotation(labels.tolist())}")
+        wrong = np.flatnonzero((labels < 0) | (labels >= number) | (labels != np.floor(labels)))
         if len(wrong):
             raise ValueError(
                 f"labels are numbers of choices, from 0 to {number - 1}; label {wrong[0]} is {labels[wrong[0]]}"
             )
+        labels = labels.astype("int32")
     return TokenizedExamples(
         rows.token_ids,
         rows.lengths,

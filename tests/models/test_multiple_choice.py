@@ -177,8 +177,12 @@ def test_what_cannot_be_is_refused(tmp_path):
         model.choose({"prompt": "ab", "choices": [["a", "b"], ["a", "b"]]})
     with pytest.raises(TypeError, match=r"choices\[1\]\[0\] must be a string, got None"):
         model.choose({"prompt": ["a", "b"], "choices": [["a", "b"], [None, "b"]]})
-    with pytest.raises(ValueError, match="label 1 is 3"):
-        model.tokenize(QUESTIONS, [0, 3, 1])
+    for label in (3, -1, 0.9, float("nan")):
+        with pytest.raises(ValueError, match=f"from 0 to 2; label 1 is {label}"):
+            model.tokenize(QUESTIONS, [0, label, 1])
+    for labels in (["0", "1", "2"], [0, None, 1]):
+        with pytest.raises(ValueError, match=r"from 0 to 2; got \["):
+            model.tokenize(QUESTIONS, labels)
     with pytest.raises(ValueError, match="2 labels"):
         model.tokenize(QUESTIONS, [0, 1])
     with pytest.raises(ValueError, match="prompt and choices"):
