@@ -75,10 +75,10 @@ class BertMultipleChoice(TokenizedHead):
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 3:
             raise ValueError(f"ids of choices must be [questions, choices, length], got {tuple(token_ids.shape)}")
-        choices, length = ops.shape(token_ids)[1:]
+        questions, choices, length = ops.shape(token_ids)
         flat = {name: ops.reshape(values, (-1, length)) for name, values in inputs.items()}
         pooled = self.encoder(flat, training=training)["pooled_output"]  # [questions * choices, hidden]
-        return ops.reshape(self.score(self.dropout(pooled, training=training)), (-1, choices))
+        return ops.reshape(self.score(self.dropout(pooled, training=training)), (questions, choices))
 
     def loss_terms(self, labels, outputs, sample_weight=None):
         """The loss of a batch.
@@ -183,8 +183,8 @@ class BertMultipleChoice(TokenizedHead):
     def export(self, path, dtype=None):
         """Writes a SavedModel that takes prompts and choices, for TensorFlow Serving or `tf.saved_model.load`.
 
-        Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], any number of
-        them; where questions of one request have different numbers, "" fills up, and is never chosen unless all are
+        Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], one or more;
+        where questions of one request have different numbers, "" fills up, and is never chosen unless all are
         empty. `examples` takes serialized tf.Examples [batch] with the features `prompt` and `choices`. `tokens` takes
         `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, choices, length]. Each answers `choice` int32 [batch],
         the number of the best choice, and `probabilities` float32 [batch, choices]; the first two also `text`, the best

@@ -27,10 +27,10 @@ def serving_signatures(model):
     """
 
     def from_ids(ids):
-        return _answers(model(ids, training=False))
+        return _answers(model({**ids, "token_ids": _checked(ids["token_ids"])}, training=False))
 
     def from_texts(texts):
-        prompts, choices = texts["prompt"], texts["choices"]
+        prompts, choices = texts["prompt"], _checked(texts["choices"])
         logits = model(ids_of_choices(model.preprocessor, prompts, choices), training=False)
         is_empty = tf.equal(choices, "")
         is_none = tf.logical_and(is_empty, tf.logical_not(tf.reduce_all(is_empty, axis=1, keepdims=True)))
@@ -58,6 +58,14 @@ def ids_of_choices(preprocessor, prompts, choices):
     length = tf.shape(ids["token_ids"])[1]  # a request may be empty, so that no size can be left to be inferred
     shape = tf.concat([tf.shape(choices), [length]], axis=0)
     return {name: tf.reshape(values, shape) for name, values in ids.items()}
+
+
+def _checked(choices):
+    """The choices [questions, choices, ...] as they are; an error if there are questions, and none of them has any."""
+    questions, number = tf.unstack(tf.shape(choices)[:2])
+    message = "each question needs a choice, and there is none; the shape is"
+    with tf.control_dependencies([tf.debugging.Assert((questions == 0) | (number > 0), [message, tf.shape(choices)])]):
+        return tf.identity(choices)
 
 
 def _answers(logits):

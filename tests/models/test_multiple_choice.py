@@ -155,10 +155,21 @@ def test_the_export_chooses_alike(tmp_path):
     assert of_examples["probabilities"][1, 2] == 0
 
 
-def test_examples_of_no_questions_are_answered():
-    function, _ = serving_signatures(toy_model())["examples"]
-    answers = function({"examples": tf.constant([], tf.string)})
+def test_no_questions_are_answered_but_not_questions_without_choices():
+    signatures = serving_signatures(toy_model())
+    answers = signatures["examples"][0]({"examples": tf.constant([], tf.string)})
     assert {name: len(values) for name, values in answers.items()} == {"choice": 0, "probabilities": 0, "text": 0}
+
+    def asked(questions):
+        texts = {"prompt": tf.fill([questions], "a"), "choices": tf.zeros([questions, 0], tf.string)}
+        ids = dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), tf.zeros([questions, 0, 5], tf.int32))
+        return [("serving_default", texts), ("tokens", ids)]
+
+    for name, inputs in asked(0):
+        assert signatures[name][0](inputs)["choice"].shape == [0]
+    for name, inputs in asked(1):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="each question needs a choice, and there is none"):
+            signatures[name][0](inputs)
 
 
 def test_what_cannot_be_is_refused(tmp_path):
