@@ -8,10 +8,10 @@ from keras_bert.text.inputs import text_tensor
 from keras_bert.text.pack import (
     check_pad_to,
     check_sequence_length,
-    pack,
     packed_lengths,
     split_pairs_into_windows,
 )
+from keras_bert.text.packing_preprocessor import PackingPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 
 WINDOWS = "windows"
@@ -21,7 +21,7 @@ _SINGLE_KEYS = {"text"}
 _PAIR_KEYS = {"text_a", "text_b"}
 
 
-class BertPreprocessor:
+class BertPreprocessor(PackingPreprocessor):
     """Turns texts, or pairs of texts, into the packed ids that `BertEncoder` takes.
 
     Source: `convert_single_example` in google-research/bert `run_classifier.py`; arXiv 1810.04805, section 3. It works
@@ -68,16 +68,10 @@ class BertPreprocessor:
         long_texts: str = "truncate",
         window_stride: int | None = None,
     ):
-        if not isinstance(tokenizer, BertTokenizer):
-            raise TypeError(
-                f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
-                "Make one with BertTokenizer(vocabulary, lower_case=...)."
-            )
+        super().__init__(tokenizer, sequence_length)
         check_sequence_length(sequence_length, pair=False)
         check_pad_to(pad_to)
         _check_windows(long_texts, window_stride)
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
         self.pad_to = pad_to
         self.long_texts = long_texts
         self.window_stride = window_stride
@@ -127,16 +121,7 @@ class BertPreprocessor:
                 segment_a, segment_b, self.sequence_length, self.window_stride
             )
             windows = {"window_text_ids": rows}
-        packed = pack(
-            segment_a,
-            segment_b,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-            pad_id=self.tokenizer.pad_id,
-            sequence_length=self.sequence_length,
-            pad_to=self.pad_to,
-        )
-        return {**packed, **windows}
+        return {**self.pack(segment_a, segment_b, self.pad_to), **windows}
 
     def token_counts(self, inputs: Any) -> tf.Tensor:
         """Counts the ids of each row before anything is trimmed, `[CLS]` and `[SEP]` included.
@@ -162,24 +147,11 @@ class BertPreprocessor:
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""
         return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
+            **super().get_config(),
             "pad_to": self.pad_to,
             "long_texts": self.long_texts,
             "window_stride": self.window_stride,
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BertPreprocessor":
-        """Makes the preprocessor that `get_config` described.
-
-        Args:
-            config: dict, from `get_config`.
-
-        Returns:
-            BertPreprocessor.
-        """
-        return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
 
 
 def _check_windows(long_texts: str, window_stride: int | None) -> None:

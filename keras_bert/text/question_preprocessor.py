@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST, find_answer_spans
 from keras_bert.text.inputs import text_tensor
-from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS, pack
+from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS
+from keras_bert.text.packing_preprocessor import PackingPreprocessor
 from keras_bert.text.questions import QuestionWindows, split_questions
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.words import WORD_SEPARATORS, tokenize_words
@@ -76,7 +77,7 @@ class AnswersInContexts(NamedTuple):
     null_scores: tf.Tensor
 
 
-class BertQuestionPreprocessor:
+class BertQuestionPreprocessor(PackingPreprocessor):
     """Turns questions and contexts into the packed windows that `BertEncoder` takes.
 
     Source: `convert_examples_to_features` in google-research/bert `run_squad.py`. It works on tensors in `tf.function`
@@ -102,11 +103,7 @@ class BertQuestionPreprocessor:
         stride: int = STRIDE,
         max_query_length: int = MAX_QUERY_LENGTH,
     ):
-        if not isinstance(tokenizer, BertTokenizer):
-            raise TypeError(
-                f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
-                "Make one with BertTokenizer(vocabulary, lower_case=...)."
-            )
+        super().__init__(tokenizer, sequence_length)
         numbers = {"sequence_length": sequence_length, "stride": stride, "max_query_length": max_query_length}
         for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int):
@@ -119,8 +116,6 @@ class BertQuestionPreprocessor:
                 f"max_query_length={max_query_length} tokens and {ADDED_TO_TWO_SEGMENTS} special ones. "
                 f"Give at least {max_query_length + ADDED_TO_TWO_SEGMENTS + 1}, or shorten the questions."
             )
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
         self.stride = stride
         self.max_query_length = max_query_length
 
@@ -173,46 +168,9 @@ class BertQuestionPreprocessor:
         """
         return split_questions(questions, contexts, self.sequence_length, self.stride, self.max_query_length)
 
-    def pack(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        """Packs windows as `pack` does, padded to the longest.
-
-        Args:
-            questions: ragged ids [windows, (tokens)], of `QuestionWindows`.
-            contexts: ragged ids [windows, (tokens)].
-
-        Returns:
-            dict of int32 tensors [windows, length]: `token_ids`, `segment_ids`, `padding_mask`.
-        """
-        return pack(
-            questions,
-            contexts,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-            pad_id=self.tokenizer.pad_id,
-            sequence_length=self.sequence_length,
-            pad_to="longest",
-        )
-
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-            "stride": self.stride,
-            "max_query_length": self.max_query_length,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BertQuestionPreprocessor":
-        """Makes the preprocessor that `get_config` described.
-
-        Args:
-            config: dict, from `get_config`.
-
-        Returns:
-            `BertQuestionPreprocessor`.
-        """
-        return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
+        return {**super().get_config(), "stride": self.stride, "max_query_length": self.max_query_length}
 
 
 def _at_places(marks, context_starts, shape):

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_bert.text.pack import ADDED_TO_ONE_SEGMENT, check_sequence_length, pack
+from keras_bert.text.pack import ADDED_TO_ONE_SEGMENT, check_sequence_length
+from keras_bert.text.packing_preprocessor import PackingPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.windows import first_tokens_of_windows, has_max_context, split_into_windows
 
@@ -32,7 +33,7 @@ class WordInputs(NamedTuple):
     places: tf.Tensor
 
 
-class BertWordPreprocessor:
+class BertWordPreprocessor(PackingPreprocessor):
     """Turns sequences of words into the packed windows that `BertEncoder` takes.
 
     A sequence that is longer than the model is read in overlapping windows, and none of its words is lost. A word of
@@ -54,16 +55,10 @@ class BertWordPreprocessor:
     """
 
     def __init__(self, tokenizer: BertTokenizer, sequence_length: int = 128, stride: int | None = None):
-        if not isinstance(tokenizer, BertTokenizer):
-            raise TypeError(
-                f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
-                "Make one with BertTokenizer(vocabulary, lower_case=...)."
-            )
+        super().__init__(tokenizer, sequence_length)
         check_sequence_length(sequence_length, pair=True)  # room for a piece beside [CLS] and [SEP]
         if stride is not None and (isinstance(stride, bool) or not isinstance(stride, int) or stride < 1):
             raise ValueError(f"stride must be a whole number of at least 1, or None. Received: {stride!r}.")
-        self.tokenizer = tokenizer
-        self.sequence_length = sequence_length
         self.stride = stride
 
     def __call__(self, words: tf.RaggedTensor) -> WordInputs:
@@ -83,15 +78,7 @@ class BertWordPreprocessor:
         room = self.sequence_length - ADDED_TO_ONE_SEGMENT
         stride = min(max(room // 2, 1) if self.stride is None else self.stride, room)
         windows, rows = split_into_windows(numbers, room, stride)
-        inputs = pack(
-            windows.with_values(tf.gather(pieces.values, windows.values)),
-            None,
-            cls_id=self.tokenizer.cls_id,
-            sep_id=self.tokenizer.sep_id,
-            pad_id=self.tokenizer.pad_id,
-            sequence_length=self.sequence_length,
-            pad_to="longest",
-        )
+        inputs = self.pack(windows.with_values(tf.gather(pieces.values, windows.values)))
         first_tokens = first_tokens_of_windows(rows, stride) + tf.cast(tf.gather(numbers.row_starts(), rows), tf.int32)
         is_read = tf.logical_and(has_max_context(windows, first_tokens).values, tf.gather(is_first, windows.values))
         read = tf.where(is_read)[:, 0]
@@ -113,20 +100,4 @@ class BertWordPreprocessor:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""
-        return {
-            "tokenizer": self.tokenizer.get_config(),
-            "sequence_length": self.sequence_length,
-            "stride": self.stride,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BertWordPreprocessor":
-        """Makes the preprocessor that `get_config` described.
-
-        Args:
-            config: dict, from `get_config`.
-
-        Returns:
-            `BertWordPreprocessor`.
-        """
-        return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
+        return {**super().get_config(), "stride": self.stride}
