@@ -11,7 +11,7 @@ from keras_bert.text.tags import PLAIN, detect_scheme
 class EntitySpans(NamedTuple):
     """Entities of texts, in the order of the texts' words.
 
-    Source: none in BERT; the rules are those of `keras_bert.text.tags.entities`.
+    Source: none in BERT; the rules are those of `keras_bert.text.tags.convert_tags`.
 
     Args:
         types: string `RaggedTensor` [texts, (entities)].
@@ -53,7 +53,7 @@ def spell_entities(labels: Sequence[str]) -> bool:
 def find_entities(tag_ids: tf.RaggedTensor, labels: Sequence[str]) -> EntitySpans:
     """Finds the entities that tags spell, broken sequences included.
 
-    Source: none in BERT; the rules are those of `keras_bert.text.tags.entities`.
+    Source: none in BERT; the rules are those of `keras_bert.text.tags.convert_tags`.
 
     Args:
         tag_ids: integer `RaggedTensor` [texts, (words)], numbers of labels.

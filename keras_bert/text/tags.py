@@ -38,36 +38,15 @@ def check_tag(tag: str, scheme: str) -> None:
         raise ValueError(f"{tag!r} is no tag of {scheme}, which has O and {prefixes} with a type behind")
 
 
-def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The entities that tags spell, in any of the schemes, broken sequences included.
+def convert_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
+    """Spells the entities of tags in another scheme; broken sequences become whole ones.
 
     Source: the rules of conlleval (CoNLL-2000's and CoNLL-2003's evaluation), which are seqeval's when it is not
     strict. An entity begins at B- and S-, and also at an I- or E- that cannot go on with the entity before it, because
     there is none, it is of another type, or E- or S- has closed it. So every tag but O belongs to one entity.
 
     Args:
-        tags: list of str, those of one sentence: O, or B, I, E or S, a hyphen and a type. Tags without hyphen and type
-            are of the type `_`.
-
-    Returns:
-        list of tuples of the type (str) and the first and the last token (int), in the order of the sentence.
-
-    Raises:
-        ValueError: if one is no tag of any scheme of entities.
-
-    Example:
-
-    >>> entities(["B-person", "I-person", "O", "I-creative-work", "I-place"])
-    [('person', 0, 1), ('creative-work', 3, 3), ('place', 4, 4)]
-    """
-    return [(suffix[1:] or "_", first, last) for suffix, first, last in _spans(tags)]
-
-
-def convert_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
-    """Spells the entities of tags in another scheme; broken sequences become whole ones.
-
-    Args:
-        tags: list of str, those of one sentence, read as `entities` does: whatever scheme they are of.
+        tags: list of str, those of one sentence, whatever scheme they are of: O, or B, I, E or S, a hyphen and a type.
         scheme: str. "IOB1", "IOB2" or "IOBES".
 
     Returns:

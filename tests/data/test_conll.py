@@ -1,10 +1,11 @@
 import gzip
 
 import pytest
+from seqeval.metrics.sequence_labeling import get_entities
 
 from keras_bert.data.bad_rows import BadRowError, BadRows
 from keras_bert.data.conll import TaggedSentence, read_conll, write_conll
-from keras_bert.text.tags import broken_places, detect_scheme, entities
+from keras_bert.text.tags import broken_places, detect_scheme
 
 # What Python's split(), strip() and splitlines() would break, or drop.
 HOSTILE = ["\u00a0", "a\u00a0b", "\u2028", "\u0085", "\u200b", "x\u200b", "\u3000", "\x0b", "\x1c", "e\u0301", "\u0301"]
@@ -35,7 +36,7 @@ def test_wnut_17(shared, split, sentences, tokens, found):
     assert sum(len(sentence.tokens) for sentence in read) == tokens
     assert len({sentence.document for sentence in read}) == sentences
     assert detect_scheme(sentence.tags for sentence in read) == "IOB2"
-    assert sum(len(entities(sentence.tags)) for sentence in read) == found
+    assert sum(len(get_entities(list(sentence.tags))) for sentence in read) == found
     assert not any(broken_places(sentence.tags, "IOB2") for sentence in read)
 
 

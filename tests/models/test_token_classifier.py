@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from seqeval.metrics.sequence_labeling import get_entities
 from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_bert.export.warmup import WARMUP_FILE
 from keras_bert.models.token_classifier import BertTokenClassifier
-from keras_bert.text.tags import entities
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS, VOCABULARY, toy_encoder
@@ -168,7 +168,7 @@ def test_the_export_tags_alike(trained, tmp_path):
             found.append((served["entity_types"][row][place].decode(), first, last))
             mean = served["scores"][row][first : last + 1].mean()
             assert served["entity_scores"][row][place] == pytest.approx(mean, abs=1e-5)
-        assert found == entities(tags)
+        assert found == get_entities(tags)
 
 
 @pytest.mark.slow

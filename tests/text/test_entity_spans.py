@@ -1,20 +1,20 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from seqeval.metrics.sequence_labeling import get_entities
 
 from keras_bert.text.entity_spans import find_entities, spell_entities
-from keras_bert.text.tags import entities
 
 LABELS = ["O", "B-a", "I-a", "E-a", "S-a", "B-b", "I-b", "E-b", "S-b", "I-c-d", "B"]
 
 
-def test_entities_are_those_of_the_reference():
+def test_entities_are_those_of_seqeval():
     generator = np.random.default_rng(0)
     rows = [generator.integers(0, len(LABELS), size).tolist() for size in (0, 1, 30, 0, 200, 7, 0)]
     spans = find_entities(tf.ragged.constant(rows, tf.int32, ragged_rank=1), LABELS)
     number = 0
     for row, ids in enumerate(rows):
-        expected = entities([LABELS[label] for label in ids])
+        expected = get_entities([LABELS[label] for label in ids])
         found = (spans.types[row].numpy(), spans.first_words[row].numpy(), spans.last_words[row].numpy())
         assert [(kind.decode(), first, last) for kind, first, last in zip(*found, strict=True)] == expected
         of_words = spans.of_words[row].numpy()

@@ -3,32 +3,30 @@ import json
 import random
 
 import pytest
+from seqeval.metrics.sequence_labeling import get_entities
 
-from keras_bert.text.tags import SCHEMES, broken_places, check_tag, convert_tags, detect_scheme, entities
+from keras_bert.text.tags import SCHEMES, broken_places, check_tag, convert_tags, detect_scheme
 
 ENTITY_SCHEMES = [scheme for scheme in SCHEMES if scheme != "plain"]
 # Broken in every way there is: all sequences of four of these.
 TAGS = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in ("a", "b-c"))]
 
 
-def test_entities_equal_the_golden_ones(shared):
+def entities(tags):
+    return get_entities(list(tags))
+
+
+@pytest.mark.parametrize("scheme", ENTITY_SCHEMES)
+def test_entities_equal_the_golden_ones(shared, scheme):
     for case in json.loads((shared / "golden" / "metrics" / "ner.json").read_text())["cases"]:
         for tags, expected in (("y_true", "entities_true"), ("y_pred", "entities_pred")):
-            assert [[list(entity) for entity in entities(sentence)] for sentence in case[tags]] == case[expected]
-
-
-def test_entities_equal_those_of_seqeval():
-    from seqeval.metrics.sequence_labeling import get_entities
-
-    for tags in itertools.product(TAGS, repeat=4):
-        assert entities(tags) == get_entities(list(tags))
-    for tags in itertools.product("OBIES", repeat=5):
-        assert entities(tags) == get_entities(list(tags))
+            found = [entities(convert_tags(sentence, scheme)) for sentence in case[tags]]
+            assert [[list(entity) for entity in of_sentence] for of_sentence in found] == case[expected]
 
 
 @pytest.mark.parametrize("scheme", ENTITY_SCHEMES)
 def test_a_conversion_keeps_the_entities_and_is_whole(scheme):
-    for tags in itertools.product(TAGS, repeat=4):
+    for tags in (*itertools.product(TAGS, repeat=4), *itertools.product("OBIES", repeat=5)):
         converted = convert_tags(tags, scheme)
         assert entities(converted) == entities(tags)
         assert convert_tags(converted, scheme) == converted
@@ -53,7 +51,6 @@ def test_the_schemes_by_hand():
 
 
 def test_tags_without_types():
-    assert entities(["B", "I", "O", "B"]) == [("_", 0, 1), ("_", 3, 3)]
     assert convert_tags(["B", "I", "O", "B"], "IOBES") == ("B", "E", "O", "S")
 
 
@@ -115,4 +112,4 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"plain tags .* spell no entities"):
         convert_tags(["O"], "plain")
     with pytest.raises(ValueError, match="'NOUN' is no tag of entities"):
-        entities(["O", "NOUN"])
+        convert_tags(["O", "NOUN"], "IOB2")
