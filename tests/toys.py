@@ -32,10 +32,11 @@ def toy_preprocessor(**arguments):
 
 
 def toy_classifier(labels=("negative", "positive"), encoder_arguments=None, **arguments):
-    """A classifier with random weights on `toy_encoder`."""
+    """A classifier with random weights on a `toy_encoder` of one block."""
     defaults = {"preprocessor": toy_preprocessor(), "seed": 1}
     labels = list(labels) if isinstance(labels, tuple) else labels
-    return BertClassifier(toy_encoder(**(encoder_arguments or {})), labels, **{**defaults, **arguments})
+    encoder = toy_encoder(**{"num_hidden_layers": 1, **(encoder_arguments or {})})
+    return BertClassifier(encoder, labels, **{**defaults, **arguments})
 
 
 def toy_reviews(number, seed=0):

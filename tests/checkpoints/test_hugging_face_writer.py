@@ -283,7 +283,7 @@ def test_the_tokenizer_comes_back(tmp_path, lower_case, strip_accents):
 
 
 def test_a_classifier_in_bfloat16_is_written_in_float32(tmp_path):
-    classifier = toy_classifier(encoder_arguments={"dtype": "bfloat16"})
+    classifier = toy_classifier(encoder_arguments={"dtype": "bfloat16", "num_hidden_layers": 2})
     folder = classifier.save_checkpoint(tmp_path / "saved")
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {np.dtype("float32")}
     assert_same_weights(classifier, BertClassifier.from_checkpoint(folder, sequence_length=16))
@@ -310,7 +310,7 @@ def test_an_encoder_comes_back(tmp_path, with_pooler):
 
 @pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
 def test_an_encoder_of_one_direction_comes_back(tmp_path, direction):
-    classifier = toy_classifier(encoder_arguments={"attention_direction": direction})
+    classifier = toy_classifier(encoder_arguments={"attention_direction": direction, "num_hidden_layers": 2})
     folder = classifier.save_checkpoint(tmp_path / "saved")
     loaded = BertClassifier.from_checkpoint(folder, sequence_length=16)
     assert loaded.encoder.attention_direction == direction

@@ -131,7 +131,7 @@ def test_class_weights_silence_a_class(form):
 
 @pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder", 1, 2])
 def test_freeze_leaves_exactly_that_as_it_is(freeze):
-    classifier = toy_classifier(freeze=freeze)
+    classifier = toy_classifier(freeze=freeze, encoder_arguments={"num_hidden_layers": 2})
     before = {path: np.array(variable) for path, variable in classifier.variables_by_path().items()}
     trained(classifier, epochs=1)
     changed = {path for path, v in classifier.variables_by_path().items() if (np.array(v) != before[path]).any()}
@@ -220,7 +220,7 @@ def test_dropout_is_on_the_pooled_output():
         ({"labels": "ab"}, "a list of names, or their number; got 'ab'"),
         ({"problem_type": "ranking"}, "unknown problem_type 'ranking'; allowed are"),
         ({"freeze": "half"}, "from 1 to 2; got 'half'"),
-        ({"freeze": 3}, "from 1 to 2; got 3"),
+        ({"freeze": 3, "encoder_arguments": {"num_hidden_layers": 2}}, "from 1 to 2; got 3"),
         ({"class_weights": [1.0]}, "must be 2, one for each label; got 1"),
         ({"class_weights": {"neutral": 1.0}}, "the label 'neutral', which is not among"),
         ({"class_weights": [1.0, -1.0]}, "that of 'positive' is -1.0"),
@@ -353,7 +353,7 @@ def test_predict_of_some_steps_is_the_beginning_of_predict(x):
 
 @pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder", 1])
 def test_a_loaded_model_trains_what_the_saved_one_did(freeze, tmp_path):
-    classifier = toy_classifier(freeze=freeze)
+    classifier = toy_classifier(freeze=freeze, encoder_arguments={"num_hidden_layers": 2})
     classifier.save(tmp_path / "classifier.keras")
     loaded = keras.models.load_model(tmp_path / "classifier.keras")
 

@@ -17,7 +17,7 @@ TEXTS, LABELS = toy_reviews(64)
 OTHER_LABELS = ["very good", "very-good", "schlecht ä", "中文", "very_good_2"]
 OTHER_SCORES = ["score_very_good", "score_very_good_2", "score_schlecht__", "score___", "score_very_good_2_2"]
 # Wide enough that the weights, and not the names beside them, make the size of the variables file.
-WIDE = {"hidden_size": 64}
+WIDE = {"hidden_size": 64, "num_hidden_layers": 2}
 
 
 @pytest.fixture(scope="module")

@@ -203,12 +203,11 @@ def test_layer_wise_rates(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("jit", [False, True])
-def test_a_classifier_learns(kind, jit):
+def test_a_classifier_learns_in_a_compiled_step(kind):
     classifier = BertClassifier(make_encoder(kind), ["negative", "positive"], toy_preprocessor(), seed=1)
     texts, labels = toy_reviews(64)
     batch = classifier.preprocessor(texts), classifier.encode_labels(labels)
-    step = TrainStep(classifier, BertAdamW(3e-3), jit=jit, seed=1)
+    step = TrainStep(classifier, BertAdamW(3e-3), jit=True, seed=1)
     batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
     losses = [float(step.run(batches, first, 10)["last_loss_terms"]["loss"]) for first in (0, 10, 20)]
     assert losses[-1] < 0.5 * losses[0]

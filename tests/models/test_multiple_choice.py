@@ -32,7 +32,7 @@ def folder(golden, tmp_path):
 
 
 def toy_model(**arguments):
-    return BertMultipleChoice(toy_encoder(), toy_preprocessor(), **{"seed": 1, **arguments})
+    return BertMultipleChoice(toy_encoder(num_hidden_layers=1), toy_preprocessor(), **{"seed": 1, **arguments})
 
 
 def test_logits_equal_hugging_face(shared, golden, folder):

@@ -20,7 +20,7 @@ def preprocessor(**arguments):
 
 @pytest.fixture(scope="module")
 def pretrainer():
-    return BertPretrainer(toy_encoder(), preprocessor=preprocessor(), seed=1)
+    return BertPretrainer(toy_encoder(num_hidden_layers=1), preprocessor=preprocessor(), seed=1)
 
 
 def slowly(pretrainer, text, top):

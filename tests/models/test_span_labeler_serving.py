@@ -19,7 +19,7 @@ CONTEXTS = ["A good film was lovely.", "the plot, and the film\nwas dull " * 6, 
 @pytest.fixture(scope="module")
 def labeler():
     preprocessor = BertQuestionPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), 16, 4, 6)
-    return BertSpanLabeler(toy_encoder(with_pooler=False), preprocessor, seed=1)
+    return BertSpanLabeler(toy_encoder(num_hidden_layers=1, with_pooler=False), preprocessor, seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ def preprocessor(**arguments):
 
 def toy_model(**arguments):
     return BertTokenClassifier(
-        toy_encoder(with_pooler=False), **{"labels": TAGS, "preprocessor": preprocessor(), "seed": 1, **arguments}
+        toy_encoder(num_hidden_layers=1, with_pooler=False),
+        **{"labels": TAGS, "preprocessor": preprocessor(), "seed": 1, **arguments},
     )
 
 

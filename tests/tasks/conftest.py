@@ -9,7 +9,7 @@ from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 @pytest.fixture(scope="session")
 def toy_checkpoint(tmp_path_factory):
     """A checkpoint of a toy encoder, without a classification layer."""
-    encoder = toy_classifier(encoder_arguments={"num_hidden_layers": 1}).encoder
+    encoder = toy_classifier().encoder
     folder = tmp_path_factory.mktemp("checkpoints") / "toy"
     return encoder.save_checkpoint(folder, toy_preprocessor().tokenizer)
 

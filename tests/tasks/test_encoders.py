@@ -73,7 +73,7 @@ def test_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder)
 
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_weights(toy_glue, toy_checkpoint, tmp_path, monkeypatch):
-    settings = {"epochs": 2, "encoder": "left_to_right_bilstm"}
+    settings = {"epochs": 2, "encoder": "left_to_right_bilstm", "checkpoint_every": 4}
     run("sst2", ("train",), toy_glue, tmp_path / "whole", toy_checkpoint, **settings)
     with monkeypatch.context() as patch:
         patch.setattr("tasks.classification.Classification.split_metrics", stop)

@@ -40,8 +40,8 @@ ARGUMENTS = {
     "jit": False,
     "evaluate_every": None,
     "micro_batches": 1,
-    "checkpoint_every": 4,
-    "log_every": 2,
+    "checkpoint_every": 1000,
+    "log_every": 20,
     "steps_per_call": 20,
     "progress": False,
 }

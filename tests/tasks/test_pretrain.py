@@ -101,8 +101,7 @@ def records(run_dir, event):
     return [line for line in lines if line["event"] == event]
 
 
-@pytest.mark.parametrize("pack", [False, True])
-@pytest.mark.parametrize("source", ["text", "files"])
+@pytest.mark.parametrize(("source", "pack"), [("text", True), ("files", False)])
 def test_a_run_leaves_a_model_that_others_read(tmp_path, corpus, source, pack):
     files, held_out = corpus
     instances = from_text(files) if source == "text" else from_files(tmp_path / "instances", files)

@@ -377,7 +377,8 @@ def test_pretraining_data(tmp_path):
 
 
 @pytest.mark.slow
-def test_optimizers():
+def test_optimizers(monkeypatch):
+    monkeypatch.setattr(optimizer, "MINILM", {**optimizer.MINILM, "vocab_size": 50, "num_hidden_layers": 1})
     for measure in optimizer.PROGRAMS.values():
         figures, _ = measure(repeats=1)
         assert figures["step", "ms"] > 0

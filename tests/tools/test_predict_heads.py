@@ -55,18 +55,18 @@ def span_labeler(tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def token_classifier(tokenizer, tmp_path_factory):
-    encoder = toy_encoder(with_pooler=False, initializer_range=1.0)
+    encoder = toy_encoder(with_pooler=False, initializer_range=1.0, num_hidden_layers=1)
     return exported(BertTokenClassifier(encoder, TAGS, BertWordPreprocessor(tokenizer, 16), seed=1), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def multiple_choice(tmp_path_factory):
-    return exported(BertMultipleChoice(toy_encoder(), toy_preprocessor(), seed=1), tmp_path_factory)
+    return exported(BertMultipleChoice(toy_encoder(num_hidden_layers=1), toy_preprocessor(), seed=1), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def pretrainer(tokenizer, tmp_path_factory):
-    model = BertPretrainer(toy_encoder(), preprocessor=BertPreprocessor(tokenizer, 16), seed=1)
+    model = BertPretrainer(toy_encoder(num_hidden_layers=1), preprocessor=BertPreprocessor(tokenizer, 16), seed=1)
     return exported(model, tmp_path_factory, top=3)
 
 

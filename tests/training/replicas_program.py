@@ -98,7 +98,7 @@ def classifier(recompute=False):
 
 
 def classifier_with_dropout():
-    return toy_classifier(encoder_arguments={"num_hidden_layers": 1})
+    return toy_classifier()
 
 
 def classifier_batches(worker, workers):

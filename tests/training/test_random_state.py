@@ -39,7 +39,7 @@ def test_the_draw_does_not_depend_on_what_was_drawn_before():
 
 
 def test_all_generators_of_a_classifier_are_found():
-    classifier = toy_classifier()
+    classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 2})
     state = RandomState(classifier, seed=1)
     # The embeddings, per block two of hidden states and one of probabilities, and the head.
     assert len(state.values(state.key(0, 0), 0)) == 1 + 3 * classifier.encoder.num_hidden_layers + 1

@@ -145,7 +145,7 @@ def test_log_and_tensorboard(tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     train(tmp_path / "run", stop_at=None)
-    classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 1})
+    classifier = toy_classifier()
     trainer = Trainer(classifier, BertAdamW(1e-3), RunDirectory(tmp_path / "run", {"toy": 1}), STEPS)
     with pytest.raises(ValueError, match="does not fit this model and optimizer"):
         trainer.train(batches_for(classifier))

@@ -60,7 +60,7 @@ def test_the_forward_pass_runs_twice_only_where_it_is_recomputed():
 def test_an_encoder_trains_alike():
     results = []
     for recompute in (False, True):
-        classifier = toy_classifier(encoder_arguments={"recompute": recompute})
+        classifier = toy_classifier(encoder_arguments={"recompute": recompute, "num_hidden_layers": 2})
         ids = classifier.preprocessor(["a good film", "bad"])
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(classifier(ids, training=True) ** 2)
