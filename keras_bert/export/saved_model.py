@@ -104,4 +104,4 @@ def _asset(folder, name, text):
 
 def _concrete_function(function, specs):
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
-    return tf.function(lambda **inputs: function(inputs)).get_concrete_function(**named)
+    return tf.function(lambda **inputs: function(inputs), autograph=False).get_concrete_function(**named)

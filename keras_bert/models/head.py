@@ -182,6 +182,13 @@ class BertHead(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
+    def make_train_function(self, force=False):
+        """Keras' own, after the optimizer's variables are made: within the function, it would be traced twice."""
+        if keras.backend.backend() == "tensorflow" and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def require_compiled(self, method):
         """Raises unless the model was compiled.
 

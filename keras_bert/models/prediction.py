@@ -104,7 +104,7 @@ class Predictor:
 
         inputs = tuple(sorted(spec.items()))
         if inputs not in self._functions:
-            function = tf.function(_forward(model, self._call), input_signature=[spec])
+            function = tf.function(_forward(model, self._call), input_signature=[spec], autograph=False)
             function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread
             self._functions[inputs] = function
         return self._functions[inputs]

@@ -42,6 +42,10 @@ def text_signatures(model, text_names, answer, answer_texts=None, several=()):
             ids = {name: tf.identity(values) for name, values in ids.items()}
         return answer(ids)
 
+    text_specs = {name: tf.TensorSpec([None, None] if name in several else [None], tf.string) for name in text_names}
+
+    # A function of the graph: both signatures call it, so that the tokenizer is traced and stored once.
+    @tf.function(input_signature=[text_specs], autograph=False)
     def from_texts(texts):
         return answer(model.preprocessor(texts)) if answer_texts is None else answer_texts(texts)
 
@@ -49,7 +53,6 @@ def text_signatures(model, text_names, answer, answer_texts=None, several=()):
         texts = tf.io.parse_example(inputs["examples"], features)
         return from_texts({name: text.to_tensor("") if name in several else text for name, text in texts.items()})
 
-    text_specs = {name: tf.TensorSpec([None, None] if name in several else [None], tf.string) for name in text_names}
     ids_spec = tf.TensorSpec([None, None, None] if several else [None, None], tf.int32)
     return {
         "serving_default": (from_texts, text_specs),

@@ -250,6 +250,7 @@ class TrainStep:
             sums = {name: sums[name] + new_sums[name] for name in sums}
         return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
+    @tf.autograph.experimental.do_not_convert  # has no loop or branch of the graph: the first update comes sooner
     def _gradients(self, batch, weights, random, factor):
         """Dense gradients of a micro-batch's share of the loss, times the factor, and the sums of its terms."""
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
