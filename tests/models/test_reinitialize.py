@@ -6,10 +6,12 @@ import pytest
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from tests.toys import toy_classifier
 
+TWO_BLOCKS = {"num_hidden_layers": 2}
+
 
 def changed(number, seed=3):
     """Names of the encoder's weights that are others afterwards, and the weights."""
-    encoder = toy_classifier().encoder
+    encoder = toy_classifier(encoder_arguments=TWO_BLOCKS).encoder
     for weight in encoder.weights:
         weight.assign(weight + 1.0)  # trained: no initial value is left
     before = {path: weight.numpy() for path, weight in encoder.variables_by_path().items()}
@@ -27,7 +29,7 @@ def test_what_begins_anew():
 def test_the_new_weights_are_those_that_an_encoder_begins_with():
     _, weights = changed(1)
     kernel = weights["transformer_block_1/intermediate/kernel"]
-    deviation = toy_classifier().encoder.initializer_range
+    deviation = toy_classifier(encoder_arguments=TWO_BLOCKS).encoder.initializer_range
     assert 0.8 * deviation < kernel.std() < deviation
     assert np.abs(kernel).max() <= 2 * deviation + 1e-6  # cut off there
     assert (weights["transformer_block_1/output_layer_norm/gamma"] == 1).all()
@@ -48,10 +50,10 @@ def test_layers_do_not_share_their_draws():
 
 def test_frozen_layers_are_refused():
     with pytest.raises(ValueError, match="transformer_block_0 cannot begin anew and be frozen"):
-        reinitialize_top_blocks(toy_classifier(freeze=1).encoder, 2)
+        reinitialize_top_blocks(toy_classifier(freeze=1, encoder_arguments=TWO_BLOCKS).encoder, 2)
 
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_refusals(number):
     with pytest.raises(ValueError, match=f"has 2 blocks; {number} of them"):
-        reinitialize_top_blocks(toy_classifier().encoder, number)
+        reinitialize_top_blocks(toy_classifier(encoder_arguments=TWO_BLOCKS).encoder, number)

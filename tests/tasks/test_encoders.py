@@ -56,19 +56,25 @@ def test_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder)
     expected = classifier.predict_probabilities(TEXTS)
     np.testing.assert_allclose(served(text=tf.constant(TEXTS))["probabilities"], expected, atol=1e-5)
 
-    # Later, with nothing but the folder, or with the flag once more; and the finished training is not made again.
+    # Later, with nothing but the folder.
     assert run("sst2", ("eval",), toy_glue, folder)["evaluation"] == results["evaluation"]
+
+
+@pytest.mark.slow
+def test_a_run_is_of_one_encoder(toy_glue, toy_checkpoint, tmp_path):
+    folder, encoder, other = tmp_path / "run", "two_directions", "left_to_right"
+    results = run("sst2", ("train", "eval"), toy_glue, folder, toy_checkpoint, encoder=encoder)
+    # With the flag once more; and the finished training is not made again.
     assert run("sst2", ("eval",), toy_glue, folder, encoder=encoder)["evaluation"] == results["evaluation"]
-    again = run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=encoder)
+    again = run("sst2", ("train",), toy_glue, folder, toy_checkpoint, encoder=encoder)
     assert again["best"] == results["best"]
     # Never as another one.
-    other = next(name for name in TRIED if name != encoder)
     with pytest.raises(ValueError, match=f"has the encoder '{encoder}', and '{other}' is another"):
         run("sst2", ("eval",), toy_glue, folder, encoder=other)
     with pytest.raises(FileExistsError, match=f"encoder is '{other}', there it was '{encoder}'"):
-        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=other)
+        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, encoder=other)
     with pytest.raises(FileExistsError, match=f"encoder is None, there it was '{encoder}'"):
-        run("sst2", ("train",), toy_glue, folder, toy_checkpoint, epochs=epochs)
+        run("sst2", ("train",), toy_glue, folder, toy_checkpoint)
 
 
 @pytest.mark.slow
