@@ -71,12 +71,13 @@ def training_arguments():
     return {"strategy": strategy, **{name: values[name].value for name in names}}
 
 
-def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
+def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8):
     """Defines the flags; called by a program, not on import, so that one process can import several programs.
 
     Args:
         max_seq_length: int. The default of the flag of that name.
         has_dropout: bool. Whether the task has a dropout before its new layer.
+        bucket_step: int. The default of the flag of that name.
     """
     define_training_flags()
     flags.DEFINE_list("mode", ["train", "eval", "export"], f"What to do, any of {','.join(MODES)}, comma-separated.")
@@ -110,7 +111,9 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True):
     flags.register_validator("epochs", lambda epochs: 0 < epochs < float("inf"), "must be more than 0")
     flags.DEFINE_integer("batch_size", 32, "Examples in a batch, of all devices together.", lower_bound=1)
     flags.DEFINE_integer("token_budget", None, "Most tokens in a batch, with padding; batches vary.", lower_bound=1)
-    flags.DEFINE_integer("bucket_step", 8, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0)
+    flags.DEFINE_integer(
+        "bucket_step", bucket_step, "Width of the length buckets in tokens; 0 is no buckets.", lower_bound=0
+    )
     flags.DEFINE_bool(
         "static_shapes", None, "Pad all batches to one shape, which XLA compiles once; default: only on a TPU."
     )
