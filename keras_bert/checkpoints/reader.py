@@ -4,6 +4,7 @@ from pathlib import Path
 
 from keras_bert.checkpoints import google_bert, hugging_face
 from keras_bert.checkpoints.checkpoint import Checkpoint
+from keras_bert.checkpoints.presets import PRESETS
 
 _PICKLE_NAME = "pytorch_model"
 _ENTRIES_LISTED = 20
@@ -58,6 +59,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def _nothing_found(path):
+    if str(path) in PRESETS:
+        return f"{path} is no file or folder here, but the name of a preset, which `from_preset` reads."
     folder = path if path.is_dir() else path.parent
     looked_for = (
         f"Looked for {hugging_face.WEIGHTS_NAME} or {hugging_face.INDEX_NAME} (Hugging Face, with "

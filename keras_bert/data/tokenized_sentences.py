@@ -70,8 +70,8 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
     if not sentences:
         raise ValueError("there are no sentences")
     lengths = np.array([len(words) for words in sentences], "int64")
-    if labels is not None and [len(of_sentence) for of_sentence in labels] != lengths.tolist():
-        raise ValueError("every word must have a label; there are sentences with other numbers of labels than of words")
+    if labels is not None:
+        _check_labels(labels, lengths)
     if documents is not None and len(documents) != len(sentences):
         raise ValueError(
             f"`documents` says of every sentence which document it is of; got {len(documents)} for {len(sentences)} "
@@ -99,6 +99,18 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
         labels_of_tokens=True,
     )
     return TokenizedSentences(windows, lengths, word_windows, word_places)
+
+
+def _check_labels(labels, lengths):
+    numbers = np.array([len(of_sentence) for of_sentence in labels], "int64")
+    if len(numbers) != len(lengths):
+        raise ValueError(f"every sentence must have its labels; got {len(numbers)} lists of them for {len(lengths)}")
+    wrong = np.flatnonzero(numbers != lengths)
+    if len(wrong):
+        row = wrong[0]
+        raise ValueError(
+            f"every word must have a label; sentence {row} has {lengths[row]} words and {numbers[row]} labels"
+        )
 
 
 def _sequences(sentences, documents):

@@ -138,7 +138,8 @@ class TokenizedHead(BertHead):
         from keras_bert.data.batching import BUCKET_STEP, BatchPlan
 
         bucket_step = BUCKET_STEP if self.sorts_by_length else None
-        return BatchPlan(examples.lengths, batch_size or DEFAULT_BATCH_SIZE, bucket_step=bucket_step, seed=seed)
+        batch_size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
+        return BatchPlan(examples.lengths, batch_size, bucket_step=bucket_step, seed=seed)
 
     def _evaluation_batches(self, x, y, batch_size):
         examples = self._labelled(x, y)

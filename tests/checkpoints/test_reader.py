@@ -51,3 +51,5 @@ def test_a_path_that_does_not_exist(tmp_path):
         read_checkpoint(tmp_path / "absent" / "bert_model.ckpt")
     with pytest.raises(FileNotFoundError, match=r"no weights found.* holds \[\]"):
         read_checkpoint(tmp_path / "bert_model.ckpt")
+    with pytest.raises(FileNotFoundError, match="the name of a preset, which `from_preset` reads"):
+        read_checkpoint("bert_tiny_novels")

@@ -61,8 +61,10 @@ def test_chunks_are_put_together(preprocessor, monkeypatch):
 def test_what_does_not_fit_is_refused(preprocessor):
     with pytest.raises(ValueError, match="no sentences"):
         tokenize_sentences([], preprocessor)
-    with pytest.raises(ValueError, match="other numbers of labels than of words"):
-        tokenize_sentences([["a", "b"]], preprocessor, [[0]])
+    with pytest.raises(ValueError, match="sentence 1 has 2 words and 1 labels"):
+        tokenize_sentences([["a"], ["a", "b"]], preprocessor, [[0], [0]])
+    with pytest.raises(ValueError, match="got 2 lists of them for 1"):
+        tokenize_sentences([["a"]], preprocessor, [[0], [0]])
     for documents in ([0], [0, 0, 1]):
         with pytest.raises(ValueError, match=f"which document it is of; got {len(documents)} for 2 sentences"):
             tokenize_sentences([["a"], ["b"]], preprocessor, documents=documents)

@@ -236,8 +236,11 @@ def test_what_cannot_be_is_refused():
     for tags in ("O", ["O"], [b"O"]):
         with pytest.raises(ValueError, match=r"tags are lists of str, .*\. Number 0 is a text: b?'O'"):
             model.tokenize([["a"]], tags)
-    with pytest.raises(ValueError, match="other numbers of labels"):
+    with pytest.raises(ValueError, match="sentence 0 has 2 words and 1 labels"):
         model.tokenize([["a", "b"]], [["O"]])
+    model.compile()
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        model.evaluate([["a", "b"]], [["O", "O"]], batch_size=0)
     with pytest.raises(ValueError, match="needs a preprocessor"):
         toy_model(preprocessor=None).tag(["a"])
     with pytest.raises(ValueError, match="labels must be distinct"):
