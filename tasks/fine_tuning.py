@@ -303,9 +303,8 @@ def train(
         seed: int. Of the order of the data and of dropout.
         eval_batch_size: int.
         strategy: tf.distribute.Strategy.
-        weight_decay, clip_norm: as for `BertAdamW`.
+        weight_decay, clip_norm, layer_decay: as for `BertAdamW` and `BertEncoder.learning_rate_factors`.
         bias_correction: bool, as for `BertAdamW`; None is on sets of fewer than 10,000 examples.
-        layer_decay: float, as for `BertEncoder.learning_rate_factors`.
         evaluate_every: int or None, updates; None is once an epoch.
         patience, micro_batches, jit, checkpoint_every, log_every, steps_per_call, progress: as for `Trainer`.
         data_service: str or None. grpc://host:port of a tf.data service that makes the batches; its place in the data
