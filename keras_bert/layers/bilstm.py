@@ -11,8 +11,8 @@ class BiLstm(keras.layers.Layer):
     """An LSTM from left to right beside one from right to left, their outputs concatenated (paper, section 5.1).
 
     Padding takes no part: the one from right to left begins with the last token, and the final state of the other is
-    that of the last token. Both are Keras' `LSTM`, in float32 whatever the dtype of the rest: a state that is added to
-    at every token would lose the small addends otherwise.
+    that of the last token. Both compute in float32 whatever the dtype of the rest: a state that is added to at every
+    token would lose the small addends otherwise.
 
     Args:
         units: int. Width of each of the two.
@@ -41,18 +41,15 @@ class BiLstm(keras.layers.Layer):
         self.backward = self._lstm("backward", go_backwards=True)
 
     def _lstm(self, name, **arguments):
-        return keras.layers.LSTM(
+        cell = _ProjectedLstmCell(
             self.units,
             kernel_initializer=keras.initializers.GlorotUniform(derive_seed(self.seed, f"{name} kernel")),
             recurrent_initializer=keras.initializers.Orthogonal(seed=derive_seed(self.seed, f"{name} recurrent")),
-            return_sequences=True,
-            return_state=True,
             seed=derive_seed(self.seed, name),
-            use_cudnn=False,  # its operation in an exported model would ask every server for a GPU
             dtype="float32",
-            name=name,
-            **arguments,
+            name="lstm_cell",
         )
+        return _Lstm(cell, return_sequences=True, return_state=True, dtype="float32", name=name, **arguments)
 
     def build(self, input_shape):
         """Creates the weights of both."""
@@ -71,3 +68,24 @@ class BiLstm(keras.layers.Layer):
     def get_config(self):
         """The constructor's arguments."""
         return {**super().get_config(), "units": self.units, "seed": self.seed}
+
+
+class _Lstm(keras.layers.RNN):
+    """Keras' `LSTM` (without cuDNN, whose operation in an exported model would ask every server for a GPU), but for
+    the order of work: what it multiplies with the input is multiplied for all tokens at once, ahead of the loop. Inside
+    it, each token's few rows use a processor badly, and the kernel's gradient is added up once for every token."""
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        projected = ops.matmul(sequences, self.cell.kernel) + self.cell.bias
+        return super().inner_loop(projected, initial_state, mask, training=training)
+
+
+class _ProjectedLstmCell(keras.layers.LSTMCell):
+    """One token's part of an LSTM, given what the kernel and the bias make of its input."""
+
+    def call(self, projected, states, training=False):
+        state, memory = states
+        in_, forget, new, out = ops.split(projected + ops.matmul(state, self.recurrent_kernel), 4, axis=-1)
+        memory = ops.sigmoid(forget) * memory + ops.sigmoid(in_) * ops.tanh(new)
+        state = ops.sigmoid(out) * ops.tanh(memory)
+        return state, [state, memory]
