@@ -1,7 +1,6 @@
 """The program makes shards of instances, goes on where it was interrupted, and refuses what it cannot do."""
 
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -286,9 +285,11 @@ def test_an_interrupted_program_finishes_what_is_begun_and_says_so(tmp_path, cor
     options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2, "progress": False}
     out = tmp_path / "out"
     out.mkdir()
-    # A shell that starts these tests in the background lets them ignore interrupts, and programs inherit that.
-    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    program = start({"start_new_session": True, "preexec_fn": listens}, **options, output_dir=out)
+    # A shell that starts these tests in the background lets them ignore interrupts, and programs inherit that. Not a
+    # `preexec_fn`: with one Python forks this process, and gRPC's pollers, if another test began some, end the copy.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    program = start({"start_new_session": True}, **options, output_dir=out)
+    signal.signal(signal.SIGINT, before)
     while not sidecars(out):
         assert program.poll() is None, program.communicate()[1][-2000:]
         time.sleep(0.01)
