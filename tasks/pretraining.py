@@ -232,7 +232,9 @@ class Evaluation:
             held_out_batches(instances, phase, number, objective, most_instances) for number, phase in enumerate(phases)
         ]
         self._sums = tf.function(
-            lambda inputs, labels: model.metric_sums(labels, model(inputs, training=False)), reduce_retracing=True
+            lambda inputs, labels: model.metric_sums(labels, model(inputs, training=False)),
+            reduce_retracing=True,
+            autograph=False,
         )
 
     def __call__(self):

@@ -71,6 +71,7 @@ class BatchPlan:
         """int. The most examples that a batch has."""
         return int(tf.reduce_max(self._cuts[:, 1] - self._cuts[:, 0]))
 
+    @tf.autograph.experimental.do_not_convert  # nothing in it to rewrite: the first batch comes sooner
     def dataset(self, first_epoch=0):
         """The batches of all epochs, without end.
 
@@ -82,6 +83,7 @@ class BatchPlan:
         """
         return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(self._epoch_dataset)
 
+    @tf.autograph.experimental.do_not_convert
     def epoch(self, epoch):
         """The batches of one epoch.
 
@@ -118,6 +120,7 @@ def _cut(sorted_buckets, step, batch_size, token_budget):
     return starts, np.append(starts[1:], len(positions))
 
 
+@tf.autograph.experimental.do_not_convert
 def training_batches(examples, plan, worker_index=0, num_workers=1, static_rows_multiple=None):
     """Batches of ids and labels for training, without end, from examples that were tokenized.
 
@@ -160,6 +163,7 @@ def training_batches(examples, plan, worker_index=0, num_workers=1, static_rows_
     return plan.dataset().map(part_of_worker, num_parallel_calls=1).prefetch(2)
 
 
+@tf.autograph.experimental.do_not_convert
 def sorted_batches(examples, batch_size, static_shape=False):
     """Every example once, sorted by length so that batches hold little padding.
 

@@ -93,8 +93,9 @@ class TrainStep:
         self.loss_scale = DynamicLossScale() if loss_scale == "dynamic" else None
         self._workers = number_of_workers(self.strategy)
         self._random_state = RandomState(model, seed)
-        self._run = tf.function(self._run_updates, reduce_retracing=True)
-        self._gradients_of = tf.function(self._gradients, jit_compile=True) if jit else self._gradients
+        # Without AutoGraph, which would rewrite and compile all that is called: the first update comes sooner.
+        self._run = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
+        self._gradients_of = tf.function(self._gradients, jit_compile=True, autograph=False) if jit else self._gradients
         with self.strategy.scope():
             optimizer.build(model.trainable_variables)
 
@@ -126,17 +127,22 @@ class TrainStep:
         return self._run(iterator, tf.constant(first_step, tf.int64), tf.constant(steps, tf.int64))
 
     def _run_updates(self, iterator, first_step, steps):
-        done = tf.zeros([], tf.int64)
-        totals = self._nothing(iterator.element_spec)
-        goes_on = tf.constant(True)
-        while goes_on and done < steps:
+        def next_update(_, done, totals):
             part = iterator.get_next_as_optional()
-            goes_on = self._any_worker(part.has_value())
-            if goes_on:
+
+            def update():
                 batch = self._part_or_nothing(part, iterator.element_spec)
-                totals = self._add(totals, self._update(batch, first_step + done))
-                goes_on = ~totals["failed"]
-                done += tf.cast(goes_on, tf.int64)
+                new_totals = self._add(totals, self._update(batch, first_step + done))
+                is_made = ~new_totals["failed"]
+                return is_made, done + tf.cast(is_made, tf.int64), new_totals
+
+            return tf.cond(self._any_worker(part.has_value()), update, lambda: (tf.constant(False), done, totals))
+
+        _, done, totals = tf.while_loop(
+            lambda goes_on, done, _: goes_on & (done < steps),
+            next_update,
+            (tf.constant(True), tf.zeros([], tf.int64), self._nothing(iterator.element_spec)),
+        )
         return {**totals, "steps": done}
 
     def _any_worker(self, has_part):
@@ -154,7 +160,7 @@ class TrainStep:
     def _nothing(self, batch_spec):
         """The totals before the first update; the loss terms are found out by tracing the weights alone."""
         _, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch_spec)
-        weights = tf.function(self.model.loss_weights).get_concrete_function(labels, sample_weight)
+        weights = tf.function(self.model.loss_weights, autograph=False).get_concrete_function(labels, sample_weight)
         terms = {name: tf.zeros([]) for name in weights.structured_outputs}
         return {
             **{name: tf.zeros([], tf.int64) for name in (*_COUNTS, "skipped")},
@@ -236,10 +242,9 @@ class TrainStep:
         if self.micro_batches == 1:
             return self._gradients_of(batch, weights, self._random_state.values(key, 0), factor)
         _refuse_windows(batch, "micro-batches")
-        gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
         unused = set()  # variables that the loss does not depend on: the optimizer has to leave them alone
-        sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
-        for number in tf.range(self.micro_batches):
+
+        def add_micro_batch(number, gradients, sums):
             part = part_of_batch(batch, number, self.micro_batches)
             random = self._random_state.values(key, number)
             new_gradients, new_sums = self._gradients_of(part, weights, random, factor)
@@ -247,10 +252,15 @@ class TrainStep:
             gradients = [
                 total if new is None else total + new for total, new in zip(gradients, new_gradients, strict=True)
             ]
-            sums = {name: sums[name] + new_sums[name] for name in sums}
+            return number + 1, gradients, {name: sums[name] + new_sums[name] for name in sums}
+
+        gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
+        sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
+        _, gradients, sums = tf.while_loop(
+            lambda number, *_: number < self.micro_batches, add_micro_batch, (tf.constant(0), gradients, sums)
+        )
         return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
-    @tf.autograph.experimental.do_not_convert  # has no loop or branch of the graph: the first update comes sooner
     def _gradients(self, batch, weights, random, factor):
         """Dense gradients of a micro-batch's share of the loss, times the factor, and the sums of its terms."""
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)

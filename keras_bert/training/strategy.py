@@ -365,7 +365,7 @@ def _sum_over_workers(strategy, values):
     return _sum_over_first_replicas(strategy, tf.constant(values, tf.float64)).numpy().tolist()
 
 
-@tf.function
+@tf.function(autograph=False)
 def _sum_over_first_replicas(strategy, values):
     """The sum of what each worker gives, from its first replica."""
     no_limit = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0)

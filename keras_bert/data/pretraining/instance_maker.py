@@ -55,7 +55,9 @@ class InstanceMaker:
             random_share=settings.random_share,
         )
         self.make = tf.function(
-            self._make, input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, COLUMNS], tf.int64)]
+            self._make,
+            input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, COLUMNS], tf.int64)],
+            autograph=False,
         )
 
     def read(self, shard):

@@ -19,6 +19,7 @@ _INSTANCES_AT_ONCE = 64
 _SHARDS_AT_ONCE = 2
 
 
+@tf.autograph.experimental.do_not_convert  # nothing in it to rewrite: the first batch comes sooner
 def text_batches(
     plan,
     tokenizer,

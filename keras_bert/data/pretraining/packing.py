@@ -279,6 +279,7 @@ def predictions_per_row(max_predictions):
     return math.ceil(_ROOM_FOR_PREDICTIONS * max_predictions)
 
 
+@tf.autograph.experimental.do_not_convert  # nothing in it to rewrite: the first batch comes sooner
 def packed(instances, sequence_length, most_predictions, most_instances=None, window=WINDOW, seed=None):
     """The rows into which `pack_instances` packs a stream of instances, a group of them at a time.
 

@@ -61,7 +61,7 @@ def _dtype(name):
 def _serializer(form):
     """A graph that makes a tf.train.Example of each row: about four times as fast as the messages of Python."""
     columns = {file_name: tf.TensorSpec([None, None], _dtype(name)) for name, file_name in FEATURE_NAMES[form].items()}
-    return tf.function(_examples, input_signature=[columns])
+    return tf.function(_examples, input_signature=[columns], autograph=False)
 
 
 def _examples(columns):
