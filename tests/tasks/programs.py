@@ -14,7 +14,7 @@ from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
 
 SECONDS = 300
-UPDATES = 300  # 15 epochs of 160 examples
+UPDATES = 120  # 6 epochs of 160 examples
 CHECKPOINT_EVERY = 20
 
 
@@ -25,7 +25,7 @@ class Program:
         command = [
             *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", f"--run_dir={run_dir}"),
             *(f"--init_checkpoint={checkpoint}", "--mode=train", "--max_seq_length=16", "--batch_size=8"),
-            *("--epochs=15", "--steps_per_call=5", "--log_every=5", f"--checkpoint_every={CHECKPOINT_EVERY}"),
+            *("--epochs=6", "--steps_per_call=5", "--log_every=5", f"--checkpoint_every={CHECKPOINT_EVERY}"),
             *(f"--evaluate_every={UPDATES}", "--noprogress", *flags),
         ]
         self.run_dir = run_dir
