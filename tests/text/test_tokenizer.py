@@ -129,6 +129,14 @@ def test_works_in_tf_data_and_tf_function_with_unknown_batch_size(toy):
     assert function(tf.constant(["café playing"])).to_list() == [[8, 5, 6]]
 
 
+def test_what_is_made_while_a_graph_is_traced_outlives_it():
+    vocabulary = [*TOY_VOCABULARY, "graph"]
+    in_graph = tf.function(lambda texts: BertTokenizer(vocabulary, lower_case=True).tokenize(texts))
+    expected = [[len(vocabulary) - 1, vocabulary.index("!")]]
+    assert in_graph(tf.constant(["Graph!"])).to_list() == expected
+    assert BertTokenizer(vocabulary, lower_case=True).tokenize(["Graph!"]).to_list() == expected
+
+
 def test_saved_model_carries_the_tokenizer(toy, tmp_path):
     module = tf.Module()
     module.tokenize = tf.function(
