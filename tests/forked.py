@@ -147,6 +147,7 @@ def _become(request):
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    _open_streams()
     kind, program, *arguments = request["arguments"]
     sys.path[0] = request["folder"] if kind == "-m" else ""
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
@@ -157,6 +158,14 @@ def _become(request):
         sys.argv = [kind, *arguments]
         sys.modules["__main__"] = main = types.ModuleType("__main__")
         exec(compile(program, "<string>", "exec"), main.__dict__)
+
+
+def _open_streams():
+    """Opens the standard streams as Python does when it begins: those there are were made for other files."""
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "utf-8").partition(":")
+    as_text = functools.partial(os.fdopen, encoding=encoding, errors=errors or None, closefd=False)
+    sys.stdin, sys.stdout = as_text(0), as_text(1, "w")
+    sys.stderr = as_text(2, "w", buffering=1, errors="backslashreplace")
 
 
 def _import():

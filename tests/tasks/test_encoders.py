@@ -1,6 +1,7 @@
 """The paper's other encoders are fine-tuned by the same programs: one flag each, for every task."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from keras_bert.checkpoints.composition import features_name
 from keras_bert.checkpoints.conversion import ENCODERS
 from keras_bert.checkpoints.reader import read_checkpoint
 from keras_bert.models.classifier import BertClassifier
+from tests.forked import run as run_forked
 from tests.tasks import test_glue, test_squad, test_swag
 from tests.tasks.test_glue import program, run
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
@@ -169,10 +171,11 @@ def test_an_encoder_or_features():
 
 
 def test_features_that_the_checkpoint_is_too_small_for(toy_glue, toy_checkpoint, tmp_path):
-    answer = program(
-        "--task=sst2", f"--data_dir={toy_glue}", f"--run_dir={tmp_path / 'run'}", f"--init_checkpoint={toy_checkpoint}",
-        "--features=concat_last_four",
-    )  # fmt: skip
+    arguments = {"data_dir": toy_glue, "run_dir": tmp_path / "run", "init_checkpoint": toy_checkpoint}
+    flags = [
+        f"--{name}={value}" for name, value in {"task": "sst2", "features": "concat_last_four", **arguments}.items()
+    ]
+    answer = run_forked([sys.executable, "-m", "tasks.glue", *flags])
     assert answer.returncode == 1
     assert "the mix 'concat_last_four' needs an encoder of at least 4 blocks" in answer.stderr
     assert not (tmp_path / "run").exists()

@@ -13,6 +13,7 @@ from absl import flags
 from keras_bert.data.bad_rows import BadRowError
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary
+from tests.forked import run as run_forked
 from tools import build_vocab
 
 ROOT = Path(__file__).parents[2]
@@ -39,11 +40,15 @@ def run(*files, output, **options):
     return load_vocabulary(output)
 
 
-def start(*arguments, **environment):
-    command = [sys.executable, "-m", "tools.build_vocab", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+PROGRAM = [sys.executable, "-m", "tools.build_vocab"]
+
+
+def run_alone(command, cwd=ROOT, env=None):
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def start(*arguments):
+    return run_alone([*PROGRAM, *arguments])
 
 
 def test_the_file_holds_the_vocabulary_line_by_line(corpus, capsys):
@@ -161,7 +166,7 @@ def test_nothing_is_overwritten_unless_told_to(corpus):
 
 def test_help_needs_no_heavy_import():
     command = "import sys, tools.build_vocab; print({'tensorflow', 'tokenizers', 'numpy'} & set(sys.modules))"
-    answer = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    answer = run_alone([sys.executable, "-c", command])
     assert answer.stdout == "set()\n"
     assert "--limit_alphabet" in start("--help").stdout
 
@@ -170,15 +175,12 @@ def test_help_needs_no_heavy_import():
 def test_every_process_writes_the_same_bytes(corpus):
     files = [str(corpus / name) for name in ("a.txt", "b.txt", "c.txt")]
     written = set()
-    for number, threads in enumerate(("1", "2", "2")):
+    # A program that begins as a copy has the hashes of what it copies, and one that begins by itself those of its seed.
+    for number, (begin, threads) in enumerate(((run_forked, "1"), (run_forked, "2"), (run_alone, "2"))):
         output = corpus / f"vocab{number}"
-        answer = start(
-            f"--input={','.join(files[number:] + files[:number])}",
-            f"--output={output}",
-            "--vocab_size=1000",
-            PYTHONHASHSEED=str(number),
-            RAYON_NUM_THREADS=threads,
-        )
+        arguments = [f"--input={','.join(files[number:] + files[:number])}", f"--output={output}", "--vocab_size=1000"]
+        environment = {**os.environ, "PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": threads}
+        answer = begin([*PROGRAM, *arguments], cwd=ROOT, env=environment)
         assert answer.returncode == 0, answer.stderr[-2000:]
         written.add(output.read_bytes())
     assert len(written) == 1

@@ -15,6 +15,8 @@ from absl import flags
 
 from keras_bert.data.pretraining.shard_files import read_sidecar, write_sidecar
 from tests.data.pretraining.corpora import VOCABULARY, features, records, write_corpus, write_vocabulary
+from tests.forked import ForkedProgram
+from tests.forked import run as run_forked
 from tools import create_pretraining_data, inspect_pretraining_data
 from tools.instances.facts import merge_facts
 from tools.instances.shards import describe_files
@@ -415,36 +417,35 @@ def test_files_without_instances(pairs, tmp_path, capsys):
 # The program.
 
 
-def start(*arguments, **options):
-    command = [sys.executable, "-m", "tools.inspect_pretraining_data", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, **options)
+PROGRAM = [sys.executable, "-m", "tools.inspect_pretraining_data"]
 
 
 @pytest.mark.slow
 def test_help_comes_at_once():
     started = time.process_time(), os.times().children_user
-    answer = start("--help")
+    answer = subprocess.run([*PROGRAM, "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert os.times().children_user - started[1] < 1
-    assert b"python -m tools.inspect_pretraining_data" in answer.stdout
-    assert b"--vocab_file" in answer.stdout
+    assert "python -m tools.inspect_pretraining_data" in answer.stdout
+    assert "--vocab_file" in answer.stdout
 
 
 @pytest.mark.slow
 def test_the_program(pairs, tmp_path):
-    answer = start(
-        pairs / "made", f"--vocab_file={pairs / 'vocab.txt'}", env={**os.environ, "PYTHONIOENCODING": "ascii"}
-    )
+    command = [*PROGRAM, pairs / "made", f"--vocab_file={pairs / 'vocab.txt'}"]
+    answer = run_forked(command, cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert answer.returncode == 0, answer.stderr[-2000:]
-    assert b"\\u2192 [MASK]]" in answer.stdout
-    answer = start(tmp_path / "missing")
+    assert "\\u2192 [MASK]]" in answer.stdout
+    answer = run_forked([*PROGRAM, tmp_path / "missing"], cwd=ROOT)
     assert answer.returncode == 1
-    assert answer.stderr.splitlines()[-1].startswith(b"tools.inspect_pretraining_data: no file of instances is named")
+    assert answer.stderr.splitlines()[-1].startswith("tools.inspect_pretraining_data: no file of instances is named")
 
 
 @pytest.mark.slow
 def test_a_reader_that_has_seen_enough(pairs):
-    command = f"{sys.executable} -m tools.inspect_pretraining_data {pairs / 'made'} --instances=2000 | head -n 1"
-    answer = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert answer.stdout.count("\n") == 1
-    assert "Broken pipe" not in answer.stderr
-    assert "Traceback" not in answer.stderr
+    command = [*PROGRAM, pairs / "made", "--instances=2000"]
+    with ForkedProgram(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout.readline()
+        program.stdout.close()
+        said = program.stderr.read()
+    assert "Broken pipe" not in said
+    assert "Traceback" not in said

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run as run_forked
 from tests.toys import toy_classifier
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def test_ask_refuses_what_it_cannot_do(tmp_path):
 @pytest.mark.slow
 def test_ask_answers(tmp_path):
     folder = toy_classifier().export(tmp_path / "1")
-    answer = run("tools.ask", f"--saved_model={folder}", "good", "bad")
+    answer = run_forked([sys.executable, "-m", "tools.ask", f"--saved_model={folder}", "good", "bad"], cwd=ROOT)
     assert answer.returncode == 0, answer.stderr[-2000:]
     lines = answer.stdout.splitlines()[-2:]
     assert [line.split()[-1] for line in lines] == ["good", "bad"]
