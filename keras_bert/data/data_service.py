@@ -150,4 +150,6 @@ def _pipeline(examples, plan, first_epoch, epochs):
 
     nothing = (tf.constant(-1, tf.int64), tf.zeros([0], tf.int64), tf.zeros([0], tf.int64))
     numbers = tf.data.Dataset.range(first_epoch * size, end)
-    return numbers.scan(nothing, indices).map(batch, num_parallel_calls=1).prefetch(2)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # nothing is to be tuned, and a worker's end would wait for it, up to a minute
+    return numbers.scan(nothing, indices).map(batch, num_parallel_calls=1).prefetch(2).with_options(options)
