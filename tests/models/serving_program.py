@@ -65,9 +65,8 @@ def write_answers(file, answers):
             writer.write(response.SerializeToString())
 
 
-def loaded_answers(folder, requests):
-    """The answers of `tf.saved_model.load`."""
-    model = tf.saved_model.load(folder)
+def loaded_answers(model, requests):
+    """The answers of a model that `tf.saved_model.load` gave."""
     for name, inputs in requests:
         tensors = {key: tf.constant(values, dtype_of(values)) for key, values in inputs.items()}
         yield {key: value.numpy() for key, value in model.signatures[name](**tensors).items()}
@@ -85,9 +84,8 @@ def session_answers(folder, requests, methods):
             yield session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
 
 
-def save_again(folder, copy):
-    """Loads a model, saves it elsewhere, and moves the copy."""
-    model = tf.saved_model.load(folder)
+def save_again(model, copy):
+    """Saves a loaded model elsewhere, and moves the copy."""
     tf.saved_model.save(model, f"{copy}.before", signatures=model.signatures)
     Path(f"{copy}.before").rename(copy)
 
@@ -95,14 +93,15 @@ def save_again(folder, copy):
 def answer(model, requests, answers, ways):
     """Answers requests with a model, in several ways; returns the method names of its signatures."""
     answers, requests, methods = Path(answers), read_requests(requests), {}
+    loaded = tf.saved_model.load(model)
     for way in ways:
         if way == "loaded":
-            found = loaded_answers(model, requests)
+            found = loaded_answers(loaded, requests)
         elif way == "session":
             found = session_answers(model, requests, methods)
         else:
-            save_again(model, answers / "copy")
-            found = loaded_answers(str(answers / "copy"), requests)
+            save_again(loaded, answers / "copy")
+            found = loaded_answers(tf.saved_model.load(str(answers / "copy")), requests)
         write_answers(answers / way, found)
     return methods
 

@@ -87,20 +87,19 @@ def test_some_shards_of_a_plan_give_what_they_give_in_files(plan, tmp_path):
 
 @pytest.mark.slow
 def test_the_workers_share_out_the_shards_of_an_epoch(plan, shards_read):
-    expected = [Counter(epoch_rows(plan, epoch)) for epoch in range(3)]
-    for workers in (2, 5):
+    for workers, epochs in ((2, 3), (5, 1)):
         dealt = [[] for _ in range(workers)]
-        for epoch in range(3):
+        for epoch in range(epochs):
             parts = []
             for worker in range(workers):
                 shards_read.clear()
                 parts += epoch_rows(plan, epoch, worker_index=worker, num_workers=workers)
                 dealt[worker].append(shards_read[1:])  # the first was read to see whether there are instances
-            assert Counter(parts) == expected[epoch]
+            assert Counter(parts) == Counter(epoch_rows(plan, epoch))
             assert sorted(number for shares in dealt for number in shares[epoch]) == [0, 1, 2, 3, 4]
         assert len({tuple(shares[0]) for shares in dealt}) == workers
         sizes = [sum(map(len, shares)) for shares in dealt]
-        assert max(sizes) - min(sizes) <= 1 and sum(sizes) == 15  # not only in each epoch
+        assert max(sizes) - min(sizes) <= 1 and sum(sizes) == 5 * epochs  # not only in each epoch
 
 
 def test_a_worker_goes_on_where_its_epoch_ends(plan):
