@@ -7,8 +7,8 @@
 PYTHON ?= python3
 # What `make quickstart` starts from.
 PRESET ?= all_minilm_l6_v2
-# Test files run in so many processes at once.
-PROCESSES ?= 2
+# Test files run in so many processes at once: one more than two cores, because some tests wait.
+PROCESSES ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 # A real pre-trained BERT of 23 million parameters. Its other requirements (PyTorch among them) are not needed.
