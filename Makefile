@@ -7,7 +7,8 @@
 PYTHON ?= python3
 # What `make quickstart` starts from.
 PRESET ?= all_minilm_l6_v2
-# Test files run in so many processes at once: one more than two cores, because some tests wait.
+# Test files run in so many processes at once: one more than two cores, because some tests wait. They take 12 GB of
+# memory.
 PROCESSES ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
