@@ -200,6 +200,8 @@ def check_flags(values, inputs):
     for name in _OF_ANSWERS if values.describe else ():
         if values[name].present:
             raise app.UsageError(f"--{name} is for answers, and --describe asks for none; leave it out")
+    if values.overwrite and values.output == "-":
+        raise app.UsageError("--overwrite is for --output, and has no effect without it; leave it out")
 
 
 def main(argv):

@@ -190,7 +190,8 @@ class BertSpanLabeler(TokenizedHead):
 
         Raises:
             ValueError: if there is no preprocessor, unequal numbers of questions and contexts, or a single text stands
-                where a list is meant; if `n_best` or `max_answer_length` is no whole number of at least 1.
+                where a list is meant; if `n_best` or `max_answer_length` is no whole number of at least 1, or
+                `null_threshold` no number.
             TypeError: if a question or a context is not a string.
 
         Example:
@@ -208,7 +209,7 @@ class BertSpanLabeler(TokenizedHead):
         from keras_bert.text.answer_spans import N_BEST
 
         self.require_preprocessor()
-        _check_numbers(n_best, max_answer_length)
+        _check_numbers(n_best, max_answer_length, null_threshold)
         questions, contexts = text_column(questions, "questions"), text_column(contexts, "contexts")
         if len(questions) != len(contexts):
             raise ValueError(
@@ -264,12 +265,12 @@ class BertSpanLabeler(TokenizedHead):
         Raises:
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, on an unknown dtype, or if `n_best` or `max_answer_length` is no
-                whole number of at least 1.
+                whole number of at least 1, or `null_threshold` no number.
         """
         from keras_bert.models.serving import export_head
         from keras_bert.models.span_labeler_serving import TEXT_NAMES, WARMUP_TEXTS, serving_signatures
 
-        _check_numbers(n_best, max_answer_length)
+        _check_numbers(n_best, max_answer_length, null_threshold)
         return export_head(
             self,
             path,
@@ -333,7 +334,12 @@ class BertSpanLabeler(TokenizedHead):
         return labeler
 
 
-def _check_numbers(n_best, max_answer_length):
+def _check_numbers(n_best, max_answer_length, null_threshold):
     for name, number in (("n_best", n_best), ("max_answer_length", max_answer_length)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+    if null_threshold is None:
+        return
+    is_number = isinstance(null_threshold, (int, float, np.number)) and not isinstance(null_threshold, bool)
+    if not is_number or np.isnan(null_threshold):
+        raise ValueError(f"null_threshold must be a number or None, got {null_threshold!r}")

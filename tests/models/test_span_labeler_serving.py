@@ -97,9 +97,17 @@ def test_what_cannot_be_answered_is_refused(labeler, tmp_path):
         bare.export(tmp_path / "1")
     with pytest.raises(ValueError, match="one context for each question"):
         labeler.answer(["a", "b"], ["c"])
-    for arguments in ({"n_best": 0}, {"n_best": -1}, {"n_best": 1.5}, {"max_answer_length": 0}):
-        ((name, number),) = arguments.items()
-        message = f"{name} must be a whole number of at least 1, got {number}"
+    whole, number = "a whole number of at least 1", "a number or None"
+    for arguments, allowed in (
+        ({"n_best": 0}, whole),
+        ({"n_best": -1}, whole),
+        ({"n_best": 1.5}, whole),
+        ({"max_answer_length": 0}, whole),
+        ({"null_threshold": "0"}, number),
+        ({"null_threshold": float("nan")}, number),
+    ):
+        ((name, given),) = arguments.items()
+        message = f"{name} must be {allowed}, got {given!r}"
         with pytest.raises(ValueError, match=message):
             labeler.answer(["a"], ["b"], **arguments)
         with pytest.raises(ValueError, match=message):

@@ -162,6 +162,7 @@ def test_outputs_without_rows_cannot_be_written():
         (["--describe", "--batch_size=1"], "--batch_size is for --input"),
         (["--describe", "--output=x"], "--output is for answers, and --describe asks for none"),
         (["--describe", "--overwrite"], "--overwrite is for answers"),
+        (["--text=a", "--overwrite"], "--overwrite is for --output, and has no effect without it"),
         (["--describe", "--signature=x"], "--signature is for answers"),
     ],
 )
