@@ -144,7 +144,7 @@ def run(values, inputs):
     """Asks the server, and prints or writes what it says."""
     from tools.output_file import check_is_no_input, check_output
     from tools.prediction_files import open_table
-    from tools.serving_clients.client import open_client
+    from tools.serving_clients.opening import open_client
 
     if values.output != "-":
         check_output(values.output, values.overwrite)

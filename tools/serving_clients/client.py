@@ -127,31 +127,3 @@ class ServingClient:
     def _of_model(self):
         """The model, as messages name it."""
         return self.model if self.version is None else f"{self.model} (version {self.version})"
-
-
-def open_client(server, model, version=None, timeout_seconds=10.0):
-    """A client for a server's address.
-
-    Args:
-        server: str, `grpc://host:port` or `http://host:port`.
-        model, version, timeout_seconds: as for `ServingClient`.
-
-    Returns:
-        `ServingClient`.
-
-    Raises:
-        ValueError: if the address is malformed.
-    """
-    from keras_bert.grpc_servers import split_address
-
-    scheme, _, address = server.partition("://")
-    if scheme not in ("grpc", "http") or split_address(address.removesuffix("/")) is None:
-        raise ValueError(
-            f"a server's address is grpc://host:port or http://host:port, such as grpc://localhost:8500 or "
-            f"http://localhost:8501; got {server!r}"
-        )
-    if scheme == "grpc":
-        from tools.serving_clients.grpc_client import GrpcClient as Client
-    else:
-        from tools.serving_clients.rest_client import RestClient as Client
-    return Client(address.removesuffix("/"), model, version, timeout_seconds)

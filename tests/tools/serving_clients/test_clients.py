@@ -15,7 +15,8 @@ from tests.addresses import free_addresses
 from tests.tools.serving_clients.served_models import ServedModels, StatusError
 from tests.tools.serving_clients.servers import grpc_server, http_server, rest_answers
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_preprocessor
-from tools.serving_clients.client import ServingError, open_client
+from tools.serving_clients.client import ServingError
+from tools.serving_clients.opening import open_client
 
 TEXTS = [
     "a good film",

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.tools.serving_clients.servers import http_server
-from tools.serving_clients.client import ServingError, open_client
+from tools.serving_clients.client import ServingError
+from tools.serving_clients.opening import open_client
 from tools.serving_clients.signature import Tensor
 
 TEXT = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}}
