@@ -17,15 +17,15 @@ import importlib
 import keras
 
 from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
-from keras_bert.models.bilstm_encoder import BiLstmEncoder
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.models.token_classifier import BertTokenClassifier
-from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
 
 _LAZY_NAMES = {
     "BertAdamW": "keras_bert.training.optimizer",

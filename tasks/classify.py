@@ -25,7 +25,7 @@ OF_THE_TASK = (
     "problem_type",
     "label_separator",
     "file_format",
-    "dev_share",
+    "validation_split",
     "hold_out_seed",
 )
 
@@ -36,7 +36,7 @@ def define_flags():
     flags.adopt_module_key_flags(tasks.flags)  # or --help would leave them out
     flags.DEFINE_multi_string("train_file", [], "File to train on, or a pattern; repeat it for several.")
     flags.DEFINE_multi_string("dev_file", [], "File to evaluate on and to choose the best model by.")
-    flags.DEFINE_float("dev_share", 0.1, "Without --dev_file: the share of the training rows that is held out.")
+    flags.DEFINE_float("validation_split", 0.1, "Without --dev_file: the share of the training rows that is held out.")
     flags.DEFINE_multi_string("predict_file", [], "File to predict; each gets a file in predictions/.")
     flags.DEFINE_string("text_column", "text", "Column of the texts.")
     flags.DEFINE_list("text_columns", None, "For pairs: the columns of both texts, comma-separated.")
@@ -48,7 +48,7 @@ def define_flags():
     flags.register_validator(
         "text_columns", lambda columns: columns is None or len(columns) == 2, "must name two columns, comma-separated"
     )
-    flags.register_validator("dev_share", lambda share: 0 < share < 1, "must lie between 0 and 1")
+    flags.register_validator("validation_split", lambda share: 0 < share < 1, "must lie between 0 and 1")
 
 
 def single_label_metrics(labels, predictions, num_labels):
@@ -97,7 +97,7 @@ def own_classification(
     modes,
     train_file,
     dev_file,
-    dev_share,
+    validation_split,
     predict_file,
     text_columns,
     label_column,
@@ -113,7 +113,7 @@ def own_classification(
     Args:
         modes: collection of str.
         train_file, dev_file, predict_file: lists of str, paths or patterns.
-        dev_share: float. The share of training rows that is held out where there is no `dev_file`.
+        validation_split: float. The share of training rows that is held out where there is no `dev_file`.
         text_columns: list of one or two str.
         label_column: str.
         labels: list of str, or None for those of the training file (without one: those of the model).
@@ -123,17 +123,17 @@ def own_classification(
         skip_bad_rows: bool.
 
     Returns:
-        `tasks.classification.Classification`.
+        `keras_bert.finetuning.classification_task.Classification`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if files, columns or labels do not fit.
     """
-    from keras_bert.data.bad_rows import BadRows
     from keras_bert.data.example_files import find_files, read_examples
     from keras_bert.data.holdout import hold_out
     from keras_bert.data.label_values import discover_labels
-    from tasks.classification import Classification
+    from keras_bert.finetuning.classification_task import Classification
+    from keras_bert.io.row_errors import BadRows
 
     bad_rows = BadRows(skip=skip_bad_rows)
 
@@ -149,7 +149,7 @@ def own_classification(
         logging.info("%d labels: %s", len(labels), ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else ""))
     evaluation = {"dev": read(dev_file)} if dev_file else {}  # now that the labels are known
     if train is not None and not evaluation:
-        train, evaluation["dev"] = hold_out(train, dev_share, hold_out_seed)
+        train, evaluation["dev"] = hold_out(train, validation_split, hold_out_seed)
     files = distinct_names(Path(file) for pattern in predict_file for file in find_files(pattern))
     metrics, score = METRICS[problem_type]
     return Classification(
@@ -169,7 +169,7 @@ def own_classification(
             "label_column": label_column,
             "label_separator": label_separator,
             "file_format": file_format,
-            "dev_share": dev_share,
+            "validation_split": validation_split,
             "hold_out_seed": hold_out_seed,
         },
     )
@@ -185,7 +185,7 @@ def distinct_names(files):
 
 def write_own_predictions(label_separator, folder, name, lines, predictions, probabilities, labels):
     """Writes the predictions for a file: TSV, or JSON Lines if a label could not be written in TSV; gives the Path."""
-    from keras_bert.data.prediction_files import write_predictions
+    from keras_bert.data.formats.prediction_files import write_predictions
 
     is_plain = not any(character in label for label in labels for character in ("\t", "\n", "\r", label_separator))
     file = folder / f"{name}.{'tsv' if is_plain else 'jsonl'}"
@@ -206,7 +206,7 @@ def task_arguments():
         "modes": tuple(values.mode),
         "train_file": values.train_file,
         "dev_file": values.dev_file,
-        "dev_share": values.dev_share,
+        "validation_split": values.validation_split,
         "predict_file": values.predict_file,
         "text_columns": values.text_columns or [values.text_column],
         "label_column": values.label_column,
@@ -218,12 +218,12 @@ def task_arguments():
         "skip_bad_rows": values.skip_bad_rows,
     }
     if "train" not in values.mode:
-        from tasks.saved_models import saved_configuration
+        from keras_bert.finetuning.run_models import saved_configuration
 
         # What a trained model is used on has the form that it was trained on, unless the user says otherwise. Rows that
         # were held out stay those, or the model would be judged by rows that it was trained on.
         saved = saved_configuration(values.run_dir, values.init_checkpoint)
-        given = {name for name in values if values[name].present} - {"dev_share"}
+        given = {name for name in values if values[name].present} - {"validation_split"}
         given |= {"text_columns"} & {name + "s" for name in given}
         arguments |= {name: saved[name] for name in OF_THE_TASK if name in saved and name not in given}
     return arguments

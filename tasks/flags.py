@@ -8,13 +8,13 @@ import sys
 from absl import app, flags, logging
 
 import tasks.distribution
-from tasks.interruption import TERMINATED
+from keras_bert.finetuning.interruption import TERMINATED
 
 MODES = ("train", "eval", "predict", "export")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("bert", "linear")
 ENCODERS = ("left_to_right", "left_to_right_bilstm", "two_directions")
-MIXES = (
+LAYER_POOLINGS = (
     "embeddings",
     "second_to_last",
     "last",
@@ -31,9 +31,13 @@ def define_training_flags(schedule="bert"):
         schedule: str. The default decay of the learning rate.
     """
     flags.DEFINE_string("run_dir", None, "Folder for everything that the run writes.", required=True)
-    flags.DEFINE_integer("micro_batches", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1)
-    flags.DEFINE_bool("recompute", False, "Compute activations anew for the gradient, to save memory.")
-    flags.DEFINE_bool("jit", False, "Compile forward and backward pass with XLA, once for every shape of a batch.")
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps", 1, "Parts that a device's batch is cut into, to save memory.", lower_bound=1
+    )
+    flags.DEFINE_bool("gradient_checkpointing", False, "Compute activations anew for the gradient, to save memory.")
+    flags.DEFINE_bool(
+        "jit_compile", False, "Compile forward and backward pass with XLA, once for every shape of a batch."
+    )
     flags.DEFINE_integer("seed", 1, "Seed of the new layers, of the dropout and of the order of the data.", 0)
     flags.DEFINE_enum("schedule", schedule, SCHEDULES, "Decay of the learning rate; see WarmupSchedule.")
     flags.DEFINE_float("weight_decay", 0.01, "Decay of the weights.", lower_bound=0.0)
@@ -44,7 +48,7 @@ def define_training_flags(schedule="bert"):
         "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
     )
     flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
-    flags.DEFINE_integer("steps_per_call", 20, "Most updates between two returns to Python.", lower_bound=1)
+    flags.DEFINE_integer("steps_per_execution", 20, "Most updates between two returns to Python.", lower_bound=1)
     tasks.distribution.define_distribution_flags()
     flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
@@ -67,7 +71,15 @@ def training_arguments():
         import tensorflow as tf
 
         tf.config.experimental.enable_op_determinism()
-    names = ("run_dir", "micro_batches", "jit", "checkpoint_every", "log_every", "steps_per_call", "progress")
+    names = (
+        "run_dir",
+        "gradient_accumulation_steps",
+        "jit_compile",
+        "checkpoint_every",
+        "log_every",
+        "steps_per_execution",
+        "progress",
+    )
     return {"strategy": strategy, **{name: values[name].value for name in names}}
 
 
@@ -95,7 +107,7 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8
     flags.DEFINE_enum(
         "features",
         None,
-        MIXES,
+        LAYER_POOLINGS,
         "The feature-based approach (section 5.3): a BERT that does not learn, and two new BiLSTMs on this mix of its "
         "layers. They want a higher --learning_rate than a BERT, such as 1e-3.",
     )
@@ -121,7 +133,7 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8
     flags.register_validator("learning_rate", lambda rate: 0 < rate < float("inf"), "must be a positive number")
     flags.DEFINE_list("learning_rates", None, "Several peaks to try, comma-separated; the best on dev is taken.")
     flags.register_validator("learning_rates", _are_rates, "must be positive numbers, comma-separated, none twice")
-    flags.DEFINE_integer("restarts", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
+    flags.DEFINE_integer("num_seeds", 1, "Trainings with each learning rate, with the seeds seed, seed + 1, ...", 1)
     flags.DEFINE_integer("max_seq_length", max_seq_length, "Most tokens in an input.", lower_bound=3)
     flags.DEFINE_string("freeze", "none", "What stays as it is: none, embeddings, encoder, or a number of blocks.")
     flags.register_validator("freeze", _is_freeze, "allowed are none, embeddings, encoder, or a positive number")
@@ -149,7 +161,7 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8
 
 
 def fine_tuning_arguments():
-    """The flags' values as the keyword arguments of `tasks.fine_tuning.fine_tune`; to be called before TensorFlow
+    """The flags' values as the keyword arguments of `keras_bert.finetuning.fine_tuner.fine_tune`; to be called before TensorFlow
     computes anything.
 
     It makes the strategy, and sets TensorFlow to be deterministic if that is asked for.
@@ -177,7 +189,7 @@ def fine_tuning_arguments():
         "encoder": f"features_{values.features}" if values.features else values.encoder,
         "init_checkpoint_right_to_left": values.init_checkpoint_right_to_left,
         "learning_rates": rates,
-        "seeds": [values.seed + restart for restart in range(values.restarts)],
+        "seeds": [values.seed + restart for restart in range(values.num_seeds)],
         "max_seq_length": values.max_seq_length,
         "freeze": int(values.freeze) if values.freeze.isdigit() else values.freeze,
         "dropout": values.dropout if "dropout" in values else None,
@@ -198,7 +210,7 @@ def fine_tuning_arguments():
         "layer_decay": values.layer_decay,
         "reinitialize_blocks": values.reinitialize_blocks,
         "patience": values.patience,
-        "recompute": values.recompute,
+        "gradient_checkpointing": values.gradient_checkpointing,
         "evaluate_every": values.evaluate_every,
         "eval_batch_size": values.eval_batch_size,
         "export_dtype": values.export_dtype,
@@ -212,7 +224,7 @@ def run_fine_tuning(program, make_task, argv):
 
     Args:
         program: str, its name.
-        make_task: function of the flags' values that gives the task, as `tasks.fine_tuning.fine_tune` wants it.
+        make_task: function of the flags' values that gives the task, as `keras_bert.finetuning.fine_tuner.fine_tune` wants it.
         argv: list of str, what the command line has beside flags.
 
     Raises:
@@ -220,7 +232,7 @@ def run_fine_tuning(program, make_task, argv):
     """
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}; every file has its flag, repeated for several")
-    from tasks.fine_tuning import fine_tune
+    from keras_bert.finetuning.fine_tuner import fine_tune
 
     log_to_standard_error()
     with errors_without_traceback(program):

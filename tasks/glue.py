@@ -36,19 +36,19 @@ def glue_classification(task, modes, data_dir, data_source, skip_bad_rows):
         skip_bad_rows: bool.
 
     Returns:
-        `tasks.classification.Classification`.
+        `keras_bert.finetuning.classification_task.Classification`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if the task has no data for a mode.
     """
-    from keras_bert.data.bad_rows import BadRows
-    from keras_bert.data.glue import glue_task, read_glue
-    from keras_bert.data.glue_submission import write_submission
-    from keras_bert.data.tensorflow_datasets_reader import read_glue_tfds
-    from keras_bert.metrics.glue import glue_metrics
+    from keras_bert.data.formats.glue_files import glue_task, read_glue
+    from keras_bert.data.formats.glue_submission import write_submission
+    from keras_bert.data.formats.tfds import read_glue_tfds
+    from keras_bert.finetuning.classification_task import Classification
+    from keras_bert.io.row_errors import BadRows
+    from keras_bert.metrics.glue_scores import glue_metrics
     from keras_bert.models.labels import REGRESSION, SINGLE_LABEL
-    from tasks.classification import Classification
 
     glue = glue_task(task)
     bad_rows = BadRows(skip=skip_bad_rows)

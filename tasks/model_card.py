@@ -1,7 +1,7 @@
 """What a reader of a pre-trained model must know: what it is, what it was trained on, how, and how well."""
 
-from keras_bert.data.pretraining.objectives import MASKED
 from keras_bert.layers.attention_mask import BIDIRECTIONAL
+from keras_bert.pretraining.objectives import MASKED
 
 
 def model_card(model, results, command=None):

@@ -134,10 +134,10 @@ def encoder_arguments_from_flags(values, vocab_size):
     Raises:
         FileNotFoundError, ValueError: if there is no such checkpoint or configuration, or it is of another vocabulary.
     """
-    from keras_bert.checkpoints.google_bert import read_bert_config
+    from keras_bert.finetuning.run_models import resolve_checkpoint
     from keras_bert.models.encoder import ENCODER_SIZES
     from keras_bert.models.pretrained import read_bert
-    from tasks.saved_models import resolve_checkpoint
+    from keras_bert.weights.google_bert import read_bert_config
 
     if values.init_checkpoint:
         source = values.init_checkpoint
@@ -153,7 +153,7 @@ def encoder_arguments_from_flags(values, vocab_size):
         raise ValueError(
             f"{source} is of a vocabulary of {sizes['vocab_size']} wordpieces, and {values.vocab_file} has {vocab_size}"
         )
-    return {**sizes, "dtype": values.precision, "recompute": values.recompute}
+    return {**sizes, "dtype": values.precision, "gradient_checkpointing": values.gradient_checkpointing}
 
 
 def instances_from_flags(values, tokenizer, prefix=""):
@@ -171,8 +171,8 @@ def instances_from_flags(values, tokenizer, prefix=""):
         FileNotFoundError: if a pattern has no files.
         ValueError: if files are no instances or no text.
     """
-    from keras_bert.data.pretraining.shards import MEGABYTE
-    from keras_bert.data.remote_files import matching_files
+    from keras_bert.io.remote_paths import matching_files
+    from keras_bert.pretraining.shards import MEGABYTE
     from tasks.pretraining_input import StoredInstances, TextInstances
 
     if patterns := values[f"{prefix}text_files"].value:
@@ -208,8 +208,8 @@ def find_instances(pattern):
     """
     import tensorflow as tf
 
-    from keras_bert.data.pretraining.shard_files import instance_files
-    from keras_bert.data.remote_files import matching_files
+    from keras_bert.io.remote_paths import matching_files
+    from keras_bert.pretraining.shard_files import instance_files
 
     if not tf.io.gfile.isdir(pattern):
         return matching_files([pattern])
@@ -223,10 +223,10 @@ def main(argv):
     """Flags to keyword arguments."""
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
+    from keras_bert.finetuning.run_models import resolve_checkpoint
     from keras_bert.text.tokenizer import BertTokenizer
     from tasks.pretraining import Recipe, pretrain
     from tasks.pretraining_input import Phase
-    from tasks.saved_models import resolve_checkpoint
 
     values = flags.FLAGS
     tasks.flags.log_to_standard_error()

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.checkpoints.hugging_face_writer import STORED_TYPES
-from keras_bert.data.pretraining.objectives import MASKED
+from keras_bert.finetuning.interruption import stop_on_sigterm
+from keras_bert.finetuning.plots import training_curve_figure
+from keras_bert.finetuning.run_models import MODEL_FOLDER, RESULTS_NAME
+from keras_bert.finetuning.workers import MAY_CHANGE, run_on_worker
 from keras_bert.layers.attention_mask import BIDIRECTIONAL
-from keras_bert.metrics.figures import training_curve_figure
-from keras_bert.metrics.pretraining import pretraining_metrics
+from keras_bert.metrics.pretraining_scores import pretraining_metrics
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.pretraining.objectives import MASKED
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory, write_json
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import is_chief, number_of_workers, worker_of
+from keras_bert.training.strategy import get_num_workers, is_chief, worker_of
 from keras_bert.training.trainer import Trainer
-from tasks.interruption import stop_on_sigterm
+from keras_bert.weights.hugging_face_writer import STORED_TYPES
 from tasks.model_card import model_card
 from tasks.pretraining_input import held_out_batches, training_batches
-from tasks.saved_models import MODEL_FOLDER, RESULTS_NAME
-from tasks.workers import MAY_CHANGE, run_on_worker
 
 DROPOUT_RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -124,7 +124,7 @@ def pretrain_on_worker(
     if checkpoint_dtype not in STORED_TYPES:
         raise ValueError(f"checkpoint_dtype must be one of {STORED_TYPES}, got {checkpoint_dtype!r}")
     positions = model.encoder.max_position_embeddings
-    _check_phases(phases, positions, number_of_workers(strategy))
+    _check_phases(phases, positions, get_num_workers(strategy))
     instances.check(phases, positions, fills_rows=not recipe.pack)
     rate = make_schedule(recipe, phases)
     with strategy.scope():
@@ -149,7 +149,7 @@ def pretrain_on_worker(
             evaluate=evaluate,
             evaluate_every=None if evaluate is None else evaluate_every,
             should_stop=should_stop,
-            facts=_facts(model, instances, phases, rate, recipe),
+            run_info=_facts(model, instances, phases, rate, recipe),
             seed=recipe.seed,
             **trainer_arguments,
         )
@@ -276,7 +276,7 @@ def _check_phases(phases, positions, workers):
 
 def _facts(model, instances, phases, rate, recipe):
     trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
-    facts = {
+    run_info = {
         "data": instances.description,
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
         "precision": model.dtype_policy.name,
@@ -284,8 +284,8 @@ def _facts(model, instances, phases, rate, recipe):
     }
     for number, phase in enumerate(phases):
         rows = f"{phase.batch_size} rows of {phase.sequence_length} tokens"
-        facts[f"phase {number + 1}"] = f"{phase.updates:,} updates of {rows}{', packed' if recipe.pack else ''}"
-    return facts
+        run_info[f"phase {number + 1}"] = f"{phase.updates:,} updates of {rows}{', packed' if recipe.pack else ''}"
+    return run_info
 
 
 def _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, command):

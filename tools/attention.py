@@ -37,9 +37,9 @@ def load_model(checkpoint, preset, max_seq_length=None):
     Raises:
         FileNotFoundError, ValueError: if there is no such model, it has no vocabulary, or too few positions.
     """
-    from keras_bert.checkpoints.presets import resolve_preset
     from keras_bert.models.pretrainer import BertPretrainer
     from keras_bert.text.preprocessor import BertPreprocessor
+    from keras_bert.weights.preset_names import resolve_preset
 
     path = resolve_preset(preset) if preset else checkpoint
     # A pretrainer's tokenizer knows [MASK] in a text; of its heads nothing is asked, so that they may be random.
@@ -136,8 +136,8 @@ def run(values):
         raise ValueError(f"--output={values.output} must end in .html, by which a browser knows the page")
     check_output(values.output, values.overwrite)
 
-    from keras_bert.data.atomic_file import atomic_text_file
-    from keras_bert.data.bad_rows import plural
+    from keras_bert.io.atomic_write import atomic_text_file
+    from keras_bert.io.row_errors import plural
 
     encoder, preprocessor = load_model(values.checkpoint, values.preset, values.max_seq_length)
     layers = choose_layers(values.layers, encoder.num_hidden_layers)

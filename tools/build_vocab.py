@@ -39,8 +39,8 @@ def read_batches(paths, progress):
         BadRowError: if a line is not UTF-8; with file, line and byte.
         ValueError: if a file is compressed and broken, is UTF-16, or has a line of more than 64 MiB.
     """
-    from keras_bert.data.bad_rows import BadRowError
-    from keras_bert.data.text_lines import FilePlace, decode_line, numbered_lines
+    from keras_bert.data.formats.text_lines import FilePlace, decode_line, numbered_lines
+    from keras_bert.io.row_errors import BadRowError
 
     batch, characters = [], 0
     for path in paths:
@@ -100,7 +100,7 @@ def write_vocabulary(path, vocabulary, overwrite=False):
     Raises:
         FileExistsError: if the file exists and may not be replaced.
     """
-    from keras_bert.data.atomic_file import atomic_text_file
+    from keras_bert.io.atomic_write import atomic_text_file
 
     with atomic_text_file(path, overwrite) as file:
         file.writelines(f"{entry}\n" for entry in vocabulary)

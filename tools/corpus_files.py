@@ -82,7 +82,7 @@ def write_shards(documents, folder, shard_bytes):
     Returns:
         list of int, the bytes of each shard.
     """
-    from keras_bert.data.atomic_file import atomic_text_file
+    from keras_bert.io.atomic_write import atomic_text_file
 
     sizes = []
     documents = iter(documents)

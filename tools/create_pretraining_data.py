@@ -84,7 +84,7 @@ def _outputs_fit(values):
 
 def settings_from_flags(values):
     """The `InstanceSettings` that the flags ask for."""
-    from keras_bert.data.pretraining.settings import InstanceSettings
+    from keras_bert.pretraining.instance_settings import InstanceSettings
 
     return InstanceSettings(
         sequence_length=values.max_seq_length,
@@ -111,8 +111,8 @@ def create_streaming(values, settings, tokenizer, files, beam_options):
     """
     from tqdm import tqdm
 
-    from keras_bert.data.pretraining.shards import MEGABYTE, plan_shards
-    from keras_bert.data.pretraining.streaming import ShardJob, make_shards, missing_shards
+    from keras_bert.pretraining.shards import MEGABYTE, plan_shards
+    from keras_bert.pretraining.streaming import ShardJob, make_shards, missing_shards
 
     plan = plan_shards(files, int(values.shard_megabytes * MEGABYTE))
     job = ShardJob(
@@ -128,7 +128,7 @@ def create_streaming(values, settings, tokenizer, files, beam_options):
     if not missing:
         return finished, []
     if values.runner:
-        from keras_bert.data.pretraining.beam import make_shards_with_beam
+        from keras_bert.pretraining.beam import make_shards_with_beam
 
         return finished, make_shards_with_beam(job, missing, values.runner, values.num_workers, beam_options)
     made = []
@@ -146,8 +146,8 @@ def create_exact(values, settings, tokenizer, files):
     Returns:
         A pair as of `create_streaming`, with one dict for all files.
     """
-    from keras_bert.data.pretraining.exact import check_free, exact_instances, read_exact_documents, write_exact
-    from keras_bert.data.pretraining.shard_files import describe_vocabulary
+    from keras_bert.pretraining.exact_instances import check_free, exact_instances, read_exact_documents, write_exact
+    from keras_bert.pretraining.shard_files import describe_vocabulary
 
     check_free(values.output_file)
     documents = read_exact_documents(files, tokenizer)
@@ -211,7 +211,7 @@ def describe(finished, made, seconds, next_sentence="nsp"):
 
 def run(values, beam_options=()):
     """Makes the instances, and says what was made."""
-    from keras_bert.data.remote_files import matching_files
+    from keras_bert.io.remote_paths import matching_files
     from keras_bert.text.tokenizer import BertTokenizer
 
     started = time.monotonic()
@@ -231,7 +231,7 @@ def run(values, beam_options=()):
 
 def _prepare_processes():
     """Lets the process from which workers are forked import TensorFlow while this one does, too."""
-    forkserver.set_forkserver_preload(["keras_bert.data.pretraining.streaming"])
+    forkserver.set_forkserver_preload(["keras_bert.pretraining.streaming"])
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits: an interrupt is for this process
     forkserver.ensure_running()
     signal.signal(signal.SIGINT, before)

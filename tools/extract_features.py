@@ -226,7 +226,7 @@ def run(values):
 
     from tqdm import tqdm
 
-    from keras_bert.data.bad_rows import BadRows, plural
+    from keras_bert.io.row_errors import BadRows, plural
     from tools.feature_files import import_pyarrow, read_texts
     from tools.prediction_files import count_lines
 

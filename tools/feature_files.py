@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from keras_bert.data.atomic_file import atomic_path
+from keras_bert.io.atomic_write import atomic_path
 from tools.prediction_files import complete_or_not_at_all, read_rows
 
 _PAIR_SEPARATOR = " ||| "  # google-research/bert, extract_features.py

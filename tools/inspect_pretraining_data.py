@@ -129,7 +129,7 @@ def read_vocabulary(path, shards):
     Raises:
         FileNotFoundError, ValueError: if it cannot be read, or is another one; the message has both hashes.
     """
-    from keras_bert.data.pretraining.shard_files import describe_vocabulary
+    from keras_bert.pretraining.shard_files import describe_vocabulary
     from keras_bert.text.tokenizer import BertTokenizer
     from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
 

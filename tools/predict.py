@@ -309,7 +309,7 @@ def run(values):
     if input_format == "txt" and values.keep_columns:
         raise ValueError("a .txt file has no columns; leave out --keep_columns")
 
-    from keras_bert.data.bad_rows import BadRows, plural
+    from keras_bert.io.row_errors import BadRows, plural
     from tools.serving_signature import ServingSignature
 
     signature = ServingSignature(values.saved_model)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_bert.data.atomic_file import atomic_path
-from keras_bert.data.bad_rows import quotation
-from keras_bert.data.delimited import read_columns
-from keras_bert.data.json_lines import read_values
-from keras_bert.data.text_lines import check_text, decode_line, numbered_lines
+from keras_bert.data.formats.delimited import read_columns
+from keras_bert.data.formats.json_lines import read_values
+from keras_bert.data.formats.text_lines import check_text, decode_line, numbered_lines
+from keras_bert.io.atomic_write import atomic_path
+from keras_bert.io.row_errors import quotation
 
 _COUNTED_AT_ONCE = 2**20  # bytes
 

@@ -7,7 +7,7 @@ Input: text files, each a document (or each line, or what stands between blank l
 each object a document; also .gz. Byte order marks and line ends of all kinds are removed, wrapped lines are joined,
 white space becomes single spaces, and paragraphs are split into sentences by sentencex. How lines make paragraphs is
 found out for each document (--paragraph_end forces it): lines are wrapped if most of those with another directly after
-them end within a sentence and are about as long as the longest; keras_bert/data/pretraining/paragraphs.py has the rule.
+them end within a sentence and are about as long as the longest; keras_bert/pretraining/paragraphs.py has the rule.
 
 Output: UTF-8 files corpus-00000.txt, corpus-00001.txt, ... in a folder that appears when all of it is written. Files
 are read in alphabetical order; the same input gives the same output. If the program is interrupted there is no output
@@ -40,9 +40,9 @@ def prepare(inputs, output, shard_bytes, progress, bad_rows, **options):
     """
     from tqdm import tqdm
 
-    from keras_bert.data.bad_rows import plural
     from keras_bert.data.example_files import find_files
-    from keras_bert.data.pretraining.raw_text import CorpusCounts, read_documents
+    from keras_bert.io.row_errors import plural
+    from keras_bert.pretraining.raw_text import CorpusCounts, read_documents
     from tools.corpus_files import complete_folder, write_shards
 
     counts = CorpusCounts()
@@ -78,7 +78,7 @@ def describe(counts, sizes, bad_rows, output):
     Returns:
         str, one line or more.
     """
-    from keras_bert.data.bad_rows import plural
+    from keras_bert.io.row_errors import plural
 
     lines = [
         f"{plural(counts.files, 'file')}, {plural(counts.documents, 'document')}, "
@@ -125,7 +125,7 @@ def run(values):
         raise ValueError(f"--shard_megabytes must be more than 0, got {values.shard_megabytes}")
     check_output_folder(values.output)
 
-    from keras_bert.data.bad_rows import BadRows
+    from keras_bert.io.row_errors import BadRows
 
     bad_rows = BadRows(skip=values.skip_bad_rows)
     names = ("form", "text_field", "document_per", "language", "encoding", "paragraph_end", "hyphens")

@@ -60,7 +60,7 @@ def read_batches(path, specs, batch_size, bad_rows):
         ValueError: if the file has no rows.
         BadRowError: on a bad row, unless `bad_rows` skips it.
     """
-    from keras_bert.data.json_lines import read_values
+    from keras_bert.data.formats.json_lines import read_values
     from tools.serving_clients.signature import fit_inputs
 
     lines, rows = [], []
@@ -120,7 +120,7 @@ def describe(client):
 
 def answer_file(client, values):
     """Writes the answers to every row of a file; says on standard error how many they were."""
-    from keras_bert.data.bad_rows import BadRows, plural
+    from keras_bert.io.row_errors import BadRows, plural
     from tools.prediction_files import open_table
     from tools.serving_clients.client import ServingError
 

@@ -8,7 +8,7 @@ wikipedia and web hold the documents.
 
 Output: the JSON of SQuAD 1.1, as tasks.squad reads it, with a paragraph for every document that names the answer in its
 first 400 words (--max_tokens), which is what BERT's paper trained on (section 4.2). The answer is the first place of
-the text where it, or another name of it, stands as words; keras_bert/data/triviaqa.py has the rule. Documents that do
+the text where it, or another name of it, stands as words; keras_bert/data/formats/triviaqa.py has the rule. Documents that do
 not name the answer are left out and counted. The file gets its name when it is complete.
 
 Memory grows with the file of questions, by about six times its size, and not with the documents.
@@ -54,7 +54,7 @@ def describe(counts, max_tokens, output):
     Returns:
         str, a line for every kind of document and question that there was.
     """
-    from keras_bert.data.bad_rows import plural
+    from keras_bert.io.row_errors import plural
 
     lines = [
         f"{plural(counts.questions, 'question')}, {plural(counts.documents, 'document')}: "
@@ -90,9 +90,9 @@ def run(values):
     """Checks the flags, writes the file, and says on standard error what was made."""
     check_output(values.output, values.overwrite)
 
-    from keras_bert.data.bad_rows import BadRows
-    from keras_bert.data.squad import write_squad
-    from keras_bert.data.triviaqa import TriviaQACounts, squad_articles
+    from keras_bert.data.formats.squad_files import write_squad
+    from keras_bert.data.formats.triviaqa import TriviaQACounts, squad_articles
+    from keras_bert.io.row_errors import BadRows
 
     bad_rows, counts = BadRows(skip=values.skip_bad_rows), TriviaQACounts()
     articles = squad_articles(

@@ -142,7 +142,7 @@ def training_batches(examples, plan, worker_index=0, num_workers=1, static_rows_
 
     Example:
 
-    >>> from keras_bert.data.tokenized import TokenizedExamples
+    >>> from keras_bert.data.tokenized_examples import TokenizedExamples
     >>> examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], labels=np.array([0, 1]))
     >>> batches = training_batches(examples, BatchPlan(examples.lengths, batch_size=2, seed=1))
     >>> next(iter(batches))[0]["token_ids"].shape
@@ -181,7 +181,7 @@ def sorted_batches(examples, batch_size, static_shape=False):
 
     Example:
 
-    >>> from keras_bert.data.tokenized import TokenizedExamples
+    >>> from keras_bert.data.tokenized_examples import TokenizedExamples
     >>> batches, order = sorted_batches(TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2]), batch_size=1)
     >>> [batch["token_ids"].numpy().tolist() for batch in batches], order.tolist()
     ([[[2, 3]], [[2, 7, 3]]], [1, 0])

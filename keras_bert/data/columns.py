@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keras_bert.data.bad_rows import quotation
-from keras_bert.data.text_lines import is_encodable
+from keras_bert.data.formats.text_lines import is_encodable
+from keras_bert.io.row_errors import quotation
 
 TEXT_COLUMNS = ("text",)
 PAIR_COLUMNS = ("text_a", "text_b")

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_bert.grpc_servers import speaks_grpc, split_address
+from keras_bert.io.addresses import speaks_grpc, split_address
 
 _SCHEME = "grpc://"
 _ANSWER_SECONDS = 5.0
@@ -40,7 +40,7 @@ def service_batches(examples, plan, service, job_name, first_epoch=0, epochs=Non
     Example:
 
     >>> from keras_bert.data.batching import BatchPlan
-    >>> from keras_bert.data.tokenized import TokenizedExamples
+    >>> from keras_bert.data.tokenized_examples import TokenizedExamples
     >>> servers = tf.data.experimental.service
     >>> dispatcher = servers.DispatchServer()
     >>> address = dispatcher.target.removeprefix("grpc://")

@@ -4,11 +4,11 @@ import functools
 import glob
 from pathlib import Path
 
-from keras_bert.data.bad_rows import BadRows, quotation
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
-from keras_bert.data.delimited import check_columns, read_columns, read_header
 from keras_bert.data.example_stream import ExampleStream
-from keras_bert.data.json_lines import read_values
+from keras_bert.data.formats.delimited import check_columns, read_columns, read_header
+from keras_bert.data.formats.json_lines import read_values
+from keras_bert.data.formats.text_lines import check_is_file, check_text
 from keras_bert.data.label_values import (
     MULTI_LABEL,
     PROBLEM_TYPES,
@@ -18,7 +18,7 @@ from keras_bert.data.label_values import (
     label_name,
     label_number,
 )
-from keras_bert.data.text_lines import check_is_file, check_text
+from keras_bert.io.row_errors import BadRows, quotation
 
 _FORMAT_BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 FILE_FORMATS = ("tsv", "csv", "jsonl")

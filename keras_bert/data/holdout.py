@@ -47,7 +47,7 @@ def hold_out(examples, share, seed):
     )
 
 
-def cross_validation_fold(examples, fold, seed, number_of_folds=5):
+def cross_validation_fold(examples, fold, seed, num_folds=5):
     """Parts examples into those to train on, to choose the best model by, and to test it on, for one of several folds.
 
     The examples are shuffled and cut into as many parts as there are folds. A fold tests on the part of its number,
@@ -57,9 +57,9 @@ def cross_validation_fold(examples, fold, seed, number_of_folds=5):
 
     Args:
         examples: iterable that can be read again, and gives the same examples each time.
-        fold: int from 0 to `number_of_folds` - 1.
+        fold: int from 0 to `num_folds` - 1.
         seed: int. All folds of a cross-validation have the same one.
-        number_of_folds: int, at least 3.
+        num_folds: int, at least 3.
 
     Returns:
         Three `ExampleStream`s: train, dev and test, each in the order of `examples`. Together they have every example
@@ -74,19 +74,19 @@ def cross_validation_fold(examples, fold, seed, number_of_folds=5):
     >>> [len(list(part)) for part in (train, dev, test)]
     [6, 2, 2]
     """
-    if number_of_folds < 3:
-        raise ValueError(f"number_of_folds must be at least 3, for train, dev and test; got {number_of_folds}")
-    if not 0 <= fold < number_of_folds:
-        raise ValueError(f"fold must be from 0 to {number_of_folds - 1}, got {fold}")
+    if num_folds < 3:
+        raise ValueError(f"num_folds must be at least 3, for train, dev and test; got {num_folds}")
+    if not 0 <= fold < num_folds:
+        raise ValueError(f"fold must be from 0 to {num_folds - 1}, got {fold}")
     number = sum(1 for _ in examples)
-    if number < number_of_folds:
-        raise ValueError(f"{number} examples cannot be cut into {number_of_folds} parts of at least one")
+    if number < num_folds:
+        raise ValueError(f"{number} examples cannot be cut into {num_folds} parts of at least one")
     places = np.random.default_rng(seed).permutation(number)
     part_of_place = np.empty(number, int)
-    for part, its_places in enumerate(np.array_split(places, number_of_folds)):
+    for part, its_places in enumerate(np.array_split(places, num_folds)):
         part_of_place[its_places] = part
-    split_of_part = np.full(number_of_folds, "train", object)
-    split_of_part[fold], split_of_part[(fold + 1) % number_of_folds] = "test", "dev"
+    split_of_part = np.full(num_folds, "train", object)
+    split_of_part[fold], split_of_part[(fold + 1) % num_folds] = "test", "dev"
     splits = split_of_part[part_of_place]
 
     def read(wanted):
@@ -95,7 +95,7 @@ def cross_validation_fold(examples, fold, seed, number_of_folds=5):
     return tuple(
         ExampleStream(
             functools.partial(read, wanted),
-            f"{examples!r}, {wanted} of fold {fold} of {number_of_folds} with seed {seed}",
+            f"{examples!r}, {wanted} of fold {fold} of {num_folds} with seed {seed}",
         )
         for wanted in ("train", "dev", "test")
     )

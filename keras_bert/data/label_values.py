@@ -3,7 +3,7 @@
 import math
 import re
 
-from keras_bert.data.bad_rows import quotation
+from keras_bert.io.row_errors import quotation
 
 # The names that Hugging Face configurations use.
 SINGLE_LABEL = "single_label_classification"

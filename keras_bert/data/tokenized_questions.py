@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.bad_rows import quotation
-from keras_bert.data.squad import SquadQuestion
-from keras_bert.data.tokenized import TokenizedExamples, flatten_rows
+from keras_bert.data.formats.squad_files import SquadQuestion
+from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows
+from keras_bert.io.row_errors import quotation
 from keras_bert.text.words import tokens_of_words
 
 # Questions tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.

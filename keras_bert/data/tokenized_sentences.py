@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.tokenized import NO_LABEL, TokenizedExamples, flatten_rows
+from keras_bert.data.tokenized_examples import NO_LABEL, TokenizedExamples, flatten_rows
 
 # Sequences tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
 _CHUNK_SIZE = 1024

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.tokenized import TokenizedExamples, flatten_rows, tokenize_examples
+from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows, tokenize_examples
 from keras_bert.text.pack import pack, packed_lengths
 from keras_bert.text.words import split_words
 
 PIECES, WORDS = "pieces", "words"
 UNITS = (PIECES, WORDS)
-# Texts tokenized at once, as in `keras_bert.data.tokenized`.
+# Texts tokenized at once, as in `keras_bert.data.tokenized_examples`.
 _CHUNK_SIZE = 2048
 _NO_UNIT = -1
 
@@ -74,11 +74,11 @@ def tokenize_units(columns, preprocessor, unit=PIECES):
 
 
 def _tokenize_words(columns, preprocessor):
-    number_of_texts = len(next(iter(columns.values())))
-    if not number_of_texts:
+    num_texts = len(next(iter(columns.values())))
+    if not num_texts:
         raise ValueError("there are no texts")
     parts, names = [], []
-    for start in range(0, number_of_texts, _CHUNK_SIZE):
+    for start in range(0, num_texts, _CHUNK_SIZE):
         texts = [column[start : start + _CHUNK_SIZE] for _, column in sorted(columns.items())]
         part, names_of_part = _words_of_chunk([tf.constant(column, tf.string) for column in texts], preprocessor)
         parts.append(part)

@@ -26,10 +26,10 @@ import os
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.data.bad_rows import plural
 from keras_bert.data.random_order import random_key, shuffled
-from keras_bert.data.remote_files import look_up_each
 from keras_bert.data.worker_pipeline import check_numbers, resumable_options
+from keras_bert.io.remote_paths import look_up_each
+from keras_bert.io.row_errors import plural
 
 CYCLE_LENGTH = 8  # files
 _ORDER_OF_FILES, _ORDER_OF_RECORDS = 0, 1

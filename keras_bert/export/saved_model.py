@@ -10,8 +10,8 @@ from pathlib import Path
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.export.batching import MOST_ROWS, write_batching_parameters
 from keras_bert.export.ops import unserved_operations
+from keras_bert.export.serving_batching import MOST_ROWS, write_batching_parameters
 from keras_bert.export.warmup import write_warmup_requests
 
 

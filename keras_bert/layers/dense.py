@@ -53,7 +53,7 @@ class Dense(keras.layers.Layer):
         """Maps the last axis of `x`."""
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [rows, input size]
         if keras.backend.backend() == "tensorflow":
-            from keras_bert.layers.tensorflow.dense import dense
+            from keras_bert.layers.tensorflow.fast_dense import dense
 
             kernel, bias = ops.convert_to_tensor(self.kernel), ops.convert_to_tensor(self.bias)
             rows = dense(rows, kernel, bias, self.activation, self._activation_function, training)

@@ -43,7 +43,7 @@ class Dropout(keras.layers.Layer):
             return x
         if keras.backend.backend() != "tensorflow":
             return keras.random.dropout(x, self.rate, seed=self.seed_generator)
-        from keras_bert.layers.tensorflow.dropout import dropout
+        from keras_bert.layers.tensorflow.fast_dropout import dropout
 
         return dropout(x, self.rate, self.seed_generator.next())
 

@@ -94,7 +94,7 @@ class SelfAttention(keras.layers.Layer):
         return (output, probabilities) if return_attention_scores else output
 
     def _attend_on_tensorflow(self, projected, attention_mask, training):
-        from keras_bert.layers.tensorflow.attention import attend
+        from keras_bert.layers.tensorflow.fast_attention import attend
 
         seen, unseen = (ops.cast(score, projected.dtype) for score in (0.0, MASKED_SCORE))
         masked_scores = ops.where(ops.cast(attention_mask, "bool"), seen, unseen)[:, None]

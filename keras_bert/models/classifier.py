@@ -5,7 +5,6 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from keras_bert.checkpoints.layout import CLASSIFIER_HEAD
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import (
     MULTI_LABEL,
@@ -17,7 +16,8 @@ from keras_bert.models.labels import (
 )
 from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
 from keras_bert.models.text_model import TextModel
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
+from keras_bert.weights.layout import CLASSIFIER_HEAD
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -13,7 +13,7 @@ from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
 from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.transformer_block import TransformerBlock
-from keras_bert.models.weights import assign_arrays, relative_variables
+from keras_bert.models.variable_assignment import assign_arrays, relative_variables
 
 # base and large: paper, section 3. The smaller ones: google-research/bert, README.md, "24 smaller BERT models"
 # (arXiv 1908.08962).
@@ -85,7 +85,7 @@ class BertEncoder(keras.Model):
         layer_norm_eps: float. Added to the variance in every normalisation.
         with_pooler: bool. Whether there is a `pooled_output`.
         attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
-        recompute: bool. Whether training keeps only what enters each block, and computes the rest anew for the
+        gradient_checkpointing: bool. Whether training keeps only what enters each block, and computes the rest anew for the
             gradient: slower, in a fraction of the memory. It does not change the result. It needs TensorFlow, and so
             does a saved model that has it.
         seed: int or None. Seed of initial weights and dropout; None draws them at random.
@@ -139,7 +139,7 @@ class BertEncoder(keras.Model):
         layer_norm_eps=LAYER_NORM_EPSILON,
         with_pooler=True,
         attention_direction=BIDIRECTIONAL,
-        recompute=False,
+        gradient_checkpointing=False,
         seed=None,
         dtype=None,
         name=None,
@@ -161,7 +161,7 @@ class BertEncoder(keras.Model):
         self.layer_norm_eps = layer_norm_eps
         self.with_pooler = with_pooler
         self.attention_direction = attention_direction
-        self.recompute = recompute
+        self.gradient_checkpointing = gradient_checkpointing
         self.seed = seed
         self._check_sizes()
         self._create_layers()
@@ -192,8 +192,8 @@ class BertEncoder(keras.Model):
             raise ValueError(
                 f"unknown attention_direction {self.attention_direction!r}; allowed are {ATTENTION_DIRECTIONS}"
             )
-        if self.recompute and keras.backend.backend() != "tensorflow":
-            raise ValueError(f"recompute needs TensorFlow; the Keras backend is {keras.backend.backend()}")
+        if self.gradient_checkpointing and keras.backend.backend() != "tensorflow":
+            raise ValueError(f"gradient_checkpointing needs TensorFlow; the Keras backend is {keras.backend.backend()}")
 
     def _create_layers(self):
         self.embeddings = Embeddings(
@@ -270,8 +270,8 @@ class BertEncoder(keras.Model):
         )
         hidden_states, attention_scores = [hidden], []
         for block in self.transformer_blocks:
-            if self.recompute and training and not return_attention_scores:
-                from keras_bert.layers.tensorflow.recompute import recompute_in_gradient
+            if self.gradient_checkpointing and training and not return_attention_scores:
+                from keras_bert.layers.tensorflow.gradient_checkpointing import recompute_in_gradient
 
                 hidden = recompute_in_gradient(block, hidden, attention_mask)
             else:
@@ -359,7 +359,7 @@ class BertEncoder(keras.Model):
         """An encoder by the name of a preset; `from_checkpoint` of the folder that the name stands for.
 
         Args:
-            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            name: str. One of `keras_bert.weights.preset_names.PRESETS`.
             **kwargs: as for `from_checkpoint`.
 
         Returns:
@@ -369,7 +369,7 @@ class BertEncoder(keras.Model):
             ValueError: if there is no such preset.
             FileNotFoundError: if its files are not installed; the message says how to get them.
         """
-        from keras_bert.checkpoints.presets import resolve_preset
+        from keras_bert.weights.preset_names import resolve_preset
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
@@ -454,7 +454,7 @@ class BertEncoder(keras.Model):
             "layer_norm_eps": self.layer_norm_eps,
             "with_pooler": self.with_pooler,
             "attention_direction": self.attention_direction,
-            "recompute": self.recompute,
+            "gradient_checkpointing": self.gradient_checkpointing,
             "seed": self.seed,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,

@@ -9,9 +9,9 @@ from absl import logging
 from keras import ops
 
 from keras_bert.models.encoder import BertEncoder
-from keras_bert.models.prediction import Predictor
+from keras_bert.models.inference import Predictor
 from keras_bert.models.text_model import TextModel
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
 
 LAST_LAYER = (-1,)
 COMBINATIONS = ("stack", "concat", "sum", "mean")

@@ -9,7 +9,7 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import require_ids
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
-from keras_bert.models.weights import relative_variables
+from keras_bert.models.variable_assignment import relative_variables
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
@@ -269,7 +269,7 @@ class BertHead(keras.Model):
         """A model by the name of a preset; `from_checkpoint` of the folder that the name stands for.
 
         Args:
-            name: str. One of `keras_bert.checkpoints.presets.PRESETS`.
+            name: str. One of `keras_bert.weights.preset_names.PRESETS`.
             **kwargs: as for `from_checkpoint`.
 
         Returns:
@@ -279,7 +279,7 @@ class BertHead(keras.Model):
             ValueError: if there is no such preset.
             FileNotFoundError: if its files are not installed; the message says how to get them.
         """
-        from keras_bert.checkpoints.presets import resolve_preset
+        from keras_bert.weights.preset_names import resolve_preset
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
@@ -317,7 +317,7 @@ class BertHead(keras.Model):
 
     def classifier_arguments(self):
         """What a checkpoint says of this head beside its weights: dict as in a
-        `keras_bert.checkpoints.checkpoint.Checkpoint`, or None."""
+        `keras_bert.weights.checkpoint.Checkpoint`, or None."""
         return None
 
 

@@ -5,11 +5,11 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from keras_bert.checkpoints.layout import CHOICE_HEAD
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
+from keras_bert.weights.layout import CHOICE_HEAD
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -125,7 +125,7 @@ class BertMultipleChoice(TokenizedHead):
         >>> len(examples), examples.lengths.tolist()
         (1, [6])
         """
-        from keras_bert.data.tokenized import tokenize_choices
+        from keras_bert.data.tokenized_examples import tokenize_choices
 
         self.require_preprocessor()
         if not isinstance(x, dict) or set(x) != {"prompt", "choices"}:
@@ -147,7 +147,7 @@ class BertMultipleChoice(TokenizedHead):
         Raises:
             ValueError: as `tokenize`.
         """
-        from keras_bert.data.tokenized import TokenizedExamples
+        from keras_bert.data.tokenized_examples import TokenizedExamples
 
         if not isinstance(x, TokenizedExamples):
             if not (isinstance(x, dict) and "prompt" in x):

@@ -6,15 +6,15 @@ import dataclasses
 import numpy as np
 from absl import logging
 
-from keras_bert.checkpoints.composition import BERT, BILSTM, ONE_BERT, TWO_DIRECTIONS, Composition
-from keras_bert.checkpoints.conversion import convert_encoder, encoder_name
-from keras_bert.checkpoints.hugging_face_writer import write_hugging_face
-from keras_bert.checkpoints.reader import read_checkpoint
 from keras_bert.layers.attention_mask import LEFT_TO_RIGHT, RIGHT_TO_LEFT
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.bilstm_encoder import BiLstmEncoder
 from keras_bert.models.encoder import BertEncoder
-from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
+from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.conversion import convert_encoder, encoder_name
+from keras_bert.weights.encoder_kinds import BERT, BILSTM, ONE_BERT, TWO_DIRECTIONS, Composition
+from keras_bert.weights.hugging_face_writer import write_hugging_face
 
 
 def read_encoder(path, encoder=None, right_to_left=None, seed=None, **encoder_arguments):
@@ -23,7 +23,7 @@ def read_encoder(path, encoder=None, right_to_left=None, seed=None, **encoder_ar
     Args:
         path: str or Path, as for `BertEncoder.from_checkpoint`.
         encoder: str or None. None is the checkpoint's own encoder; one of
-            `keras_bert.checkpoints.conversion.ENCODERS` another, made of a checkpoint of a BERT: "left_to_right",
+            `keras_bert.weights.conversion.ENCODERS` another, made of a checkpoint of a BERT: "left_to_right",
             "left_to_right_bilstm" or "two_directions" of the paper's comparisons (section 5.1), or, such as
             "features_concat_last_four", BiLSTMs on features (section 5.3).
         right_to_left: str or Path or None. For two directions: the checkpoint of the one from right to left, where
@@ -96,7 +96,7 @@ def tokenizer_of(checkpoint, vocabulary=None, lower_case=None):
     """The tokenizer that a checkpoint was trained with.
 
     Args:
-        checkpoint: a `keras_bert.checkpoints.checkpoint.Checkpoint`.
+        checkpoint: a `keras_bert.weights.checkpoint.Checkpoint`.
         vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
         lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
 
@@ -156,7 +156,7 @@ def without_head(checkpoint, head):
     """A checkpoint whose classification layer counts among what was not used.
 
     Args:
-        checkpoint: a `keras_bert.checkpoints.checkpoint.Checkpoint`.
+        checkpoint: a `keras_bert.weights.checkpoint.Checkpoint`.
         head: str, the name that the paths of the layer's variables begin with.
 
     Returns:
@@ -177,7 +177,7 @@ def write_checkpoint(
         encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
         variables: dict of path to Keras variable, as `variables_by_path` gives: the encoder's under `encoder/`.
         tokenizer: a `BertTokenizer`, or None.
-        classifier_arguments: dict as in a `keras_bert.checkpoints.checkpoint.Checkpoint`, or None.
+        classifier_arguments: dict as in a `keras_bert.weights.checkpoint.Checkpoint`, or None.
         dtype: str. The type that weights are stored in, "float32" or "bfloat16".
         encoder_arguments: dict, arguments of the encoder that the folder states in place of its own, or None.
 
@@ -201,18 +201,18 @@ def write_checkpoint(
     )
 
 
-def name_of_encoder(encoder):
+def get_encoder_kind(encoder):
     """What an encoder is called where checkpoints are begun with another one.
 
     Args:
         encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
 
     Returns:
-        str, as `keras_bert.checkpoints.conversion.encoder_name` of its checkpoint gives.
+        str, as `keras_bert.weights.conversion.encoder_name` of its checkpoint gives.
 
     Example:
 
-    >>> name_of_encoder(keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2))
+    >>> get_encoder_kind(keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2))
     'bidirectional'
     """
     return _composition_of(encoder).name(encoder.bert_encoders()[0].get_config())

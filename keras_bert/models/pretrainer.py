@@ -13,7 +13,7 @@ from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
 from keras_bert.models.pretrained import read_bert, tokenizer_of
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
 # By loss term, the names of its logits and of its labels.
@@ -30,8 +30,8 @@ class BertPretrainer(BertHead):
     """BERT that predicts masked words, and whether a segment follows another (paper, section 3.1; google-research/bert,
     run_pretraining.py).
 
-    Its inputs are ids of one instance a row, or of several that `keras_bert.data.pretraining.packing` has put there;
-    its labels are what the same pipelines give: `keras_bert.data.pretraining.objectives` parts the two. With an encoder
+    Its inputs are ids of one instance a row, or of several that `keras_bert.pretraining.row_packing` has put there;
+    its labels are what the same pipelines give: `keras_bert.pretraining.objectives` parts the two. With an encoder
     of another attention direction the same head learns a language model from left to right, or from right to left.
 
     Args:
@@ -181,7 +181,7 @@ class BertPretrainer(BertHead):
             labels, outputs: as for `loss_terms`.
 
         Returns:
-            dict of name to float32 scalar, for `keras_bert.metrics.pretraining.pretraining_metrics`: of each loss term
+            dict of name to float32 scalar, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: of each loss term
             its `_loss` and `_correct`, summed with weights, and the sum of weights, `_weight`.
         """
         sums, weights = {}, self._weights(labels, None)

@@ -3,8 +3,8 @@
 import tensorflow as tf
 from keras import ops
 
-from keras_bert.export.batching import MOST_ROWS
 from keras_bert.export.saved_model import check_export_path, write_saved_model
+from keras_bert.export.serving_batching import MOST_ROWS
 
 EXPORT_DTYPES = ("float32", "bfloat16")
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")

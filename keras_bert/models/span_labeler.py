@@ -10,7 +10,7 @@ from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import ACCURACY_NAMES
 from keras_bert.models.pretrained import read_encoder, tokenizer_of
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
 
 _SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
@@ -91,7 +91,7 @@ class BertSpanLabeler(TokenizedHead):
             raise ValueError(
                 f"the metrics are those of two outputs: give a dict with a list for each of {list(_OUTPUTS)}, or "
                 f'["accuracy"], which is meant for both; got {metrics!r}. Answers as texts are scored by '
-                "keras_bert.metrics.squad"
+                "keras_bert.metrics.squad_scores"
             )
         return {
             output: [keras.metrics.SparseCategoricalAccuracy(name="accuracy") for _ in names] for output in _OUTPUTS
@@ -112,7 +112,7 @@ class BertSpanLabeler(TokenizedHead):
 
         Args:
             x: dict with `question` and `context`, lists of str of equal length; or an iterable of `SquadQuestion`, as
-                `keras_bert.data.squad.read_squad(path, to_train=True)` gives, which bring their answers.
+                `keras_bert.data.formats.squad_files.read_squad(path, to_train=True)` gives, which bring their answers.
             y: list, for each question the answer's first character and one past its last, in the context, or None where
                 the context has no answer. None for questions without labels.
 
@@ -133,7 +133,7 @@ class BertSpanLabeler(TokenizedHead):
         >>> labeler.tokenize({"question": ["Where?"], "context": ["In Paris"]}, [(3, 8)]).labels.tolist()
         [[5, 5]]
         """
-        from keras_bert.data.squad import question_of_span
+        from keras_bert.data.formats.squad_files import question_of_span
         from keras_bert.data.tokenized_questions import tokenize_questions
 
         self.require_preprocessor()

@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_bert.data.columns import text_columns
 from keras_bert.models.head import DEFAULT_BATCH_SIZE, PREDICTION_BATCH_SIZE, BertHead
-from keras_bert.models.prediction import Predictor
+from keras_bert.models.inference import Predictor
 
 
 class TextModel(BertHead):
@@ -154,7 +154,7 @@ class TextModel(BertHead):
         if keras.backend.backend() != "tensorflow":
             return None
         from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
-        from keras_bert.data.tokenized import TokenizedExamples, tokenize_examples
+        from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
 
         if columns is None:
             return x if isinstance(x, TokenizedExamples) else None

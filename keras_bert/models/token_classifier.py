@@ -5,15 +5,15 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from keras_bert.checkpoints.layout import TOKEN_HEAD
-from keras_bert.data.bad_rows import quotation
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
+from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.weights import assign_arrays
+from keras_bert.models.variable_assignment import assign_arrays
+from keras_bert.weights.layout import TOKEN_HEAD
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

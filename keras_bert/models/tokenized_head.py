@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import keras
 
-from keras_bert.data.bad_rows import quotation
+from keras_bert.io.row_errors import quotation
 from keras_bert.models.head import DEFAULT_BATCH_SIZE, BertHead
-from keras_bert.models.prediction import Predictor
+from keras_bert.models.inference import Predictor
 
 
 class TokenizedHead(BertHead):
@@ -127,7 +127,7 @@ class TokenizedHead(BertHead):
         return self._predictor.outputs_of_examples(self, examples, batch_size, verbose)
 
     def _labelled(self, x, y):
-        from keras_bert.data.tokenized import TokenizedExamples
+        from keras_bert.data.tokenized_examples import TokenizedExamples
 
         examples = x if isinstance(x, TokenizedExamples) else self.tokenize(x, y)
         if examples.labels is None:

@@ -243,7 +243,7 @@ def _replace_long_words(characters: _Characters, limit: int) -> _Characters:
     in_word = tf.logical_not(separates)
     # Words have ascending numbers: a separator starts a new one, and so does a text.
     word = tf.cumsum(tf.cast(separates, tf.int64)) + characters.rows
-    number_of_words = tf.reduce_max(tf.concat([word, [0]], axis=0)) + 1
-    sizes = tf.math.unsorted_segment_sum(tf.cast(in_word, tf.int32), word, number_of_words)
+    num_words = tf.reduce_max(tf.concat([word, [0]], axis=0)) + 1
+    sizes = tf.math.unsorted_segment_sum(tf.cast(in_word, tf.int32), word, num_words)
     too_long = tf.logical_and(in_word, tf.gather(sizes, word) > limit)
     return characters._replace(codepoints=tf.where(too_long, _LONG_WORD_CHARACTER, characters.codepoints))

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 from tensorflow.python.eager import context
 
-from keras_bert.grpc_servers import speaks_grpc, split_address
+from keras_bert.io.addresses import speaks_grpc, split_address
 
 _ROLES = ("chief", "worker")
 _REFUSED_ROLES = {

@@ -6,14 +6,14 @@ import tensorflow as tf
 from absl import logging
 
 
-def log_table(facts):
-    """Writes facts to the program's log, one a line.
+def log_table(run_info):
+    """Writes run_info to the program's log, one a line.
 
     Args:
-        facts: dict of str to anything.
+        run_info: dict of str to anything.
     """
-    width = max(map(len, facts)) + 2
-    for name, value in facts.items():
+    width = max(map(len, run_info)) + 2
+    for name, value in run_info.items():
         logging.info("%-*s%s", width, name, value)
 
 

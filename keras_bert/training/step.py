@@ -3,12 +3,12 @@
 import keras
 import tensorflow as tf
 
+from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.loss import sum_over_replicas
 from keras_bert.training.loss_scale import DynamicLossScale
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.parts import part_of_batch
 from keras_bert.training.random_state import RandomState
-from keras_bert.training.strategy import number_of_workers, replicas_of_worker
+from keras_bert.training.strategy import get_num_local_replicas, get_num_workers
 
 _COUNTS = ("examples", "tokens", "places")
 
@@ -31,9 +31,9 @@ class TrainStep:
             sample_weight)`, as `BertClassifier` has; built in the strategy's scope.
         optimizer: a `BertAdamW`, made in the strategy's scope.
         strategy: tf.distribute.Strategy; None is the one in force, on one device unless in a scope.
-        micro_batches: int. Parts that each replica's share of a batch is cut into.
+        gradient_accumulation_steps: int. Parts that each replica's share of a batch is cut into.
         seed: int. Of the random numbers.
-        jit: bool. Whether XLA compiles forward and backward pass, once for every shape of a micro-batch.
+        jit_compile: bool. Whether XLA compiles forward and backward pass, once for every shape of a micro-batch.
         loss_scale: None; "dynamic" multiplies the loss by a factor that keeps float16 gradients in range, and leaves
             out updates whose gradient overflows; "auto" is "dynamic" if the model computes in float16.
         mean_loss_weights: dict of loss term to float, or None. What a term is divided by in every batch instead of its
@@ -61,7 +61,7 @@ class TrainStep:
     ...
     ...     def loss_weights(self, labels, sample_weight=None):
     ...         return {"loss": tf.cast(tf.size(labels), tf.float32)}
-    >>> step = TrainStep(Line(), BertAdamW(0.1), micro_batches=2)
+    >>> step = TrainStep(Line(), BertAdamW(0.1), gradient_accumulation_steps=2)
     >>> batches = tf.data.Dataset.from_tensors((tf.ones([4, 1]), tf.ones([4, 1]))).repeat()
     >>> int(step.run(iter(batches), first_step=0, steps=3)["examples"])
     12
@@ -72,9 +72,9 @@ class TrainStep:
         model,
         optimizer,
         strategy=None,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         seed=0,
-        jit=False,
+        jit_compile=False,
         loss_scale="auto",
         mean_loss_weights=None,
     ):
@@ -82,20 +82,22 @@ class TrainStep:
             raise ValueError(f"mean_loss_weights must be positive, got {mean_loss_weights}")
         self._mean_loss_weights = mean_loss_weights
         self.strategy = tf.distribute.get_strategy() if strategy is None else strategy
-        _check(model, optimizer, self.strategy, micro_batches)
+        _check(model, optimizer, self.strategy, gradient_accumulation_steps)
         self.model = model
         self.optimizer = optimizer
-        self.micro_batches = micro_batches
+        self.gradient_accumulation_steps = gradient_accumulation_steps
         self.seed = seed
-        self.jit = jit
+        self.jit_compile = jit_compile
         if loss_scale == "auto":
             loss_scale = "dynamic" if keras.backend.standardize_dtype(model.compute_dtype) == "float16" else None
         self.loss_scale = DynamicLossScale() if loss_scale == "dynamic" else None
-        self._workers = number_of_workers(self.strategy)
+        self._workers = get_num_workers(self.strategy)
         self._random_state = RandomState(model, seed)
         # Without AutoGraph, which would rewrite and compile all that is called: the first update comes sooner.
         self._run = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
-        self._gradients_of = tf.function(self._gradients, jit_compile=True, autograph=False) if jit else self._gradients
+        self._gradients_of = (
+            tf.function(self._gradients, jit_compile=True, autograph=False) if jit_compile else self._gradients
+        )
         with self.strategy.scope():
             optimizer.build(model.trainable_variables)
 
@@ -200,10 +202,10 @@ class TrainStep:
 
     def _update_replica(self, batch, step, factor):
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        local_replicas = replicas_of_worker(self.strategy)
+        local_replicas = get_num_local_replicas(self.strategy)
         if local_replicas > 1:
             _refuse_windows(batch, f"{local_replicas} replicas")
-            batch = part_of_batch(batch, replica % local_replicas, local_replicas)
+            batch = slice_batch(batch, replica % local_replicas, local_replicas)
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         weights = self._weights_of_batch(labels, sample_weight)
         key = self._random_state.key(step, replica)
@@ -239,13 +241,13 @@ class TrainStep:
 
     def _summed_gradients(self, batch, weights, key, factor):
         """The gradients of a share of a batch's loss, and the sums of its terms."""
-        if self.micro_batches == 1:
+        if self.gradient_accumulation_steps == 1:
             return self._gradients_of(batch, weights, self._random_state.values(key, 0), factor)
         _refuse_windows(batch, "micro-batches")
         unused = set()  # variables that the loss does not depend on: the optimizer has to leave them alone
 
         def add_micro_batch(number, gradients, sums):
-            part = part_of_batch(batch, number, self.micro_batches)
+            part = slice_batch(batch, number, self.gradient_accumulation_steps)
             random = self._random_state.values(key, number)
             new_gradients, new_sums = self._gradients_of(part, weights, random, factor)
             unused.update(index for index, new in enumerate(new_gradients) if new is None)
@@ -257,7 +259,9 @@ class TrainStep:
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
         sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
         _, gradients, sums = tf.while_loop(
-            lambda number, *_: number < self.micro_batches, add_micro_batch, (tf.constant(0), gradients, sums)
+            lambda number, *_: number < self.gradient_accumulation_steps,
+            add_micro_batch,
+            (tf.constant(0), gradients, sums),
         )
         return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
@@ -276,7 +280,7 @@ class TrainStep:
         return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
 
-def _check(model, optimizer, strategy, micro_batches):
+def _check(model, optimizer, strategy, gradient_accumulation_steps):
     missing = [name for name in ("loss_terms", "loss_weights") if not callable(getattr(model, name, None))]
     if missing:
         raise TypeError(f"{type(model).__name__} cannot be trained: it has no method {' and no '.join(missing)}")
@@ -285,8 +289,8 @@ def _check(model, optimizer, strategy, micro_batches):
             f"the optimizer must be a BertAdamW, which sums gradients over replicas before it clips them; got "
             f"{type(optimizer).__name__}. With other optimizers use Keras' `fit`"
         )
-    if micro_batches < 1:
-        raise ValueError(f"micro_batches must be at least 1, got {micro_batches}")
+    if gradient_accumulation_steps < 1:
+        raise ValueError(f"gradient_accumulation_steps must be at least 1, got {gradient_accumulation_steps}")
     if not model.trainable_variables:
         raise ValueError(f"{type(model).__name__} has no trainable variables; is all of it frozen?")
     if not all(strategy.extended.variable_created_in_scope(variable.value) for variable in model.trainable_variables):

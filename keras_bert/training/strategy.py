@@ -28,7 +28,7 @@ REFUSED_STRATEGIES = {
 # virtual machine that is moved to another host can exceed. A frozen chief is noticed after 10 + 20 seconds at most.
 HEARTBEAT_SECONDS = 20
 # How long an operation of the training step waits for a worker that lives: one that computes, compiles or evaluates
-# slowly is no fault. What `worker_barrier`, `any_worker` and `from_chief` wait for has no such limit.
+# slowly is no fault. What `worker_barrier`, `any_worker` and `broadcast_from_chief` wait for has no such limit.
 COLLECTIVE_TIMEOUT_SECONDS = 3600
 # TensorFlow's start has to be over by then; workers that met a moment ago need seconds.
 _CONNECT_SECONDS = 45
@@ -251,7 +251,7 @@ def worker_of(strategy):
     return (0, 1) if cluster is None else (cluster.index, len(cluster.workers))
 
 
-def number_of_workers(strategy):
+def get_num_workers(strategy):
     """How many processes train under a strategy.
 
     Args:
@@ -263,7 +263,7 @@ def number_of_workers(strategy):
     return worker_of(strategy)[1]
 
 
-def replicas_of_worker(strategy):
+def get_num_local_replicas(strategy):
     """How many of a strategy's replicas are in each process.
 
     Args:
@@ -272,7 +272,7 @@ def replicas_of_worker(strategy):
     Returns:
         int.
     """
-    return strategy.num_replicas_in_sync // number_of_workers(strategy)
+    return strategy.num_replicas_in_sync // get_num_workers(strategy)
 
 
 def needs_static_shapes(strategy):
@@ -341,7 +341,7 @@ def any_worker(strategy, flag):
     return bool(flag) if cluster_of(strategy) is None else _sum_over_workers(strategy, [float(bool(flag))])[0] > 0
 
 
-def from_chief(strategy, values):
+def broadcast_from_chief(strategy, values):
     """The chief's numbers, on all workers; all call it at the same place, as a barrier, with equally many numbers.
 
     Args:
@@ -353,7 +353,7 @@ def from_chief(strategy, values):
 
     Example:
 
-    >>> from_chief(tf.distribute.get_strategy(), [0.25])
+    >>> broadcast_from_chief(tf.distribute.get_strategy(), [0.25])
     [0.25]
     """
     if cluster_of(strategy) is None:
@@ -369,7 +369,7 @@ def _sum_over_workers(strategy, values):
 def _sum_over_first_replicas(strategy, values):
     """The sum of what each worker gives, from its first replica."""
     no_limit = tf.distribute.experimental.CommunicationOptions(timeout_seconds=0)
-    local_replicas = replicas_of_worker(strategy)
+    local_replicas = get_num_local_replicas(strategy)
 
     def give():
         replica = tf.distribute.get_replica_context()
@@ -398,15 +398,15 @@ def describe_strategy(strategy):
     if tf.distribute.has_strategy() or strategy is not tf.distribute.get_strategy():
         names = strategy.extended.worker_devices
     devices = [tf.DeviceSpec.from_string(device) for device in names]
-    facts = {
+    run_info = {
         "strategy": _name_of(strategy),
         "replicas": str(strategy.num_replicas_in_sync),
         "devices": ", ".join(f"{device.device_type} {device.device_index}" for device in devices),
     }
     if cluster is not None:
-        facts["workers"] = f"{len(cluster.workers)}; this is {cluster.describe(cluster.index)}"
-        facts["devices"] += " on each"
-    return facts
+        run_info["workers"] = f"{len(cluster.workers)}; this is {cluster.describe(cluster.index)}"
+        run_info["devices"] += " on each"
+    return run_info
 
 
 def _name_of(strategy):

@@ -8,10 +8,10 @@ import keras
 from absl import logging
 from tqdm import tqdm
 
-from keras_bert.training.checkpoints import CHECKPOINTS_NAME, TrainingCheckpoints
 from keras_bert.training.run_log import RunLog, log_table
 from keras_bert.training.step import TrainStep
-from keras_bert.training.strategy import any_worker, describe_strategy, from_chief, worker_barrier, worker_of
+from keras_bert.training.strategy import any_worker, broadcast_from_chief, describe_strategy, worker_barrier, worker_of
+from keras_bert.training.training_checkpoints import CHECKPOINTS_NAME, TrainingCheckpoints
 
 _FEWEST_UPDATES_BETWEEN_CHECKPOINTS = 200  # so that writing them is a small part of a short training
 
@@ -57,7 +57,7 @@ class Trainer:
         run_directory: a `RunDirectory`.
         num_train_steps: int. Updates in the whole training.
         strategy: tf.distribute.Strategy; None is the one in force, on one device unless in a scope.
-        steps_per_call: int. Most updates between two returns to Python. It does not change the result.
+        steps_per_execution: int. Most updates between two returns to Python. It does not change the result.
         log_every: int. Updates between two log records.
         evaluate: function without arguments that gives a dict of name to float, or None.
         evaluate_every: int or None. Updates between two evaluations; None evaluates at the end only.
@@ -67,12 +67,12 @@ class Trainer:
         checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training, and at least
             200. There is one at the end, too.
         keep_checkpoints: int. How many of the newest stay.
-        place_is_saved: bool. Whether checkpoints hold the place in the data. Without, a resumed training begins a new
+        saves_data_position: bool. Whether checkpoints hold the place in the data. Without, a resumed training begins a new
             pass, as it must where the input's iterator cannot be saved (tf.data service).
         should_stop: function without arguments that says whether to save and stop, asked between two calls, or None.
-        facts: dict of str to anything, further lines for the table that begins the log.
+        run_info: dict of str to anything, further lines for the table that begins the log.
         progress: bool. Whether to show a progress bar on standard error.
-        **step_arguments: further ones of `TrainStep`: micro_batches, seed, jit, loss_scale, mean_loss_weights.
+        **step_arguments: further ones of `TrainStep`: gradient_accumulation_steps, seed, jit_compile, loss_scale, mean_loss_weights.
 
     Raises:
         ValueError: on numbers below 1, a score without evaluation, patience without a score, or as `TrainStep`.
@@ -97,7 +97,7 @@ class Trainer:
         run_directory,
         num_train_steps,
         strategy=None,
-        steps_per_call=20,
+        steps_per_execution=20,
         log_every=100,
         evaluate=None,
         evaluate_every=None,
@@ -105,9 +105,9 @@ class Trainer:
         patience=None,
         checkpoint_every=None,
         keep_checkpoints=2,
-        place_is_saved=True,
+        saves_data_position=True,
         should_stop=None,
-        facts=None,
+        run_info=None,
         progress=False,
         **step_arguments,
     ):
@@ -115,7 +115,7 @@ class Trainer:
             checkpoint_every = max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
         for name, value in {
             "num_train_steps": num_train_steps,
-            "steps_per_call": steps_per_call,
+            "steps_per_execution": steps_per_execution,
             "log_every": log_every,
             "evaluate_every": evaluate_every,
             "checkpoint_every": checkpoint_every,
@@ -131,16 +131,16 @@ class Trainer:
         self.optimizer = optimizer
         self.run_directory = run_directory
         self.num_train_steps = num_train_steps
-        self.steps_per_call = steps_per_call
+        self.steps_per_execution = steps_per_execution
         self.log_every = log_every
         self.evaluate = evaluate
         self.evaluate_every = evaluate_every or num_train_steps
         self.score = score
         self.patience = patience
         self.checkpoint_every = checkpoint_every
-        self.place_is_saved = place_is_saved
+        self.saves_data_position = saves_data_position
         self.should_stop = should_stop
-        self.facts = facts or {}
+        self.run_info = run_info or {}
         self.progress = progress
         self._step = TrainStep(model, optimizer, strategy, **step_arguments)
         self.strategy = self._step.strategy
@@ -163,7 +163,7 @@ class Trainer:
         Args:
             dataset: tf.data.Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`, as a rule without end;
                 training ends with it if it has one. Its iterator must be one that can be checkpointed, unless
-                `place_is_saved` is False.
+                `saves_data_position` is False.
 
         Returns:
             `TrainingResult`. The model then has the best weights, or without a score the last.
@@ -175,7 +175,7 @@ class Trainer:
         """
         iterator = iter(dataset)
         state = {"step": 0, "best_step": None, "best_metrics": {}, "without_better": 0, "seconds": 0.0}
-        restored = self.checkpoints.restore(iterator if self.place_is_saved else None)
+        restored = self.checkpoints.restore(iterator if self.saves_data_position else None)
         state |= restored or {}
         self._refuse_another_place(state["step"])
         log = RunLog(self.run_directory)
@@ -195,7 +195,7 @@ class Trainer:
         return TrainingResult(**state, examples_per_second=log.median_speed())
 
     def _refuse_another_place(self, step):
-        (of_chief,) = from_chief(self.strategy, [step])
+        (of_chief,) = broadcast_from_chief(self.strategy, [step])
         if step != of_chief:
             raise OSError(
                 f"this worker restored update {step}, and the chief update {of_chief:.0f}: they do not see the same "
@@ -208,21 +208,21 @@ class Trainer:
             log.event("resumed", resumed_at or 0)
         if resumed_at is not None:
             beginning = f"model, optimizer and place in the data, of update {resumed_at} of {self.num_train_steps}"
-            if not self.place_is_saved:
+            if not self.saves_data_position:
                 beginning = (
                     f"model and optimizer, of update {resumed_at} of {self.num_train_steps}; this input's place "
                     "cannot be saved: a new pass over the data begins"
                 )
         seeds = f"dropout, by seed {self._step.seed}, update, micro-batch, replica and layer"
         log_table(
-            {**self.facts, **describe_strategy(self.strategy), "restored from the run": beginning, "random": seeds}
+            {**self.run_info, **describe_strategy(self.strategy), "restored from the run": beginning, "random": seeds}
         )
 
     def _train_to_next_event(self, iterator, state, log, bar):
         """Trains up to the next log record, evaluation or checkpoint; says whether there is more to do."""
         started = time.perf_counter()
         step = state["step"]
-        every = (self.steps_per_call, self.log_every, self.evaluate_every, self.checkpoint_every)
+        every = (self.steps_per_execution, self.log_every, self.evaluate_every, self.checkpoint_every)
         steps = min(self.num_train_steps - step, *(interval - step % interval for interval in every))
         report = self._step.run(iterator, step, steps)
         made = int(report["steps"])
@@ -246,7 +246,7 @@ class Trainer:
         state["seconds"] += time.perf_counter() - started
         is_to_stop = any_worker(self.strategy, self.should_stop is not None and self.should_stop())
         if step % self.checkpoint_every == 0 or last or is_to_stop:
-            self.checkpoints.save(iterator if self.place_is_saved else None, state)
+            self.checkpoints.save(iterator if self.saves_data_position else None, state)
             log.restart_clock()
         if is_to_stop and not last:
             raise TrainingInterrupted(
@@ -285,7 +285,7 @@ class Trainer:
     def _evaluate(self, state, log):
         metrics = {name: float(value) for name, value in self.evaluate().items()}
         # Of what follows depends what all workers do: rounding must not make them differ.
-        metrics = dict(zip(metrics, from_chief(self.strategy, list(metrics.values())), strict=True))
+        metrics = dict(zip(metrics, broadcast_from_chief(self.strategy, list(metrics.values())), strict=True))
         step = state["step"]
         logging.info("update %d: %s", step, ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
         log.event("evaluation", step, metrics)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan, sorted_batches, training_batches
-from keras_bert.data.tokenized import TokenizedExamples
+from keras_bert.data.tokenized_examples import TokenizedExamples
 from tests.reference.batching import cut_into_batches
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, 203)

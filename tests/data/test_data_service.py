@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_bert.data import data_service
 from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.data_service import check_service, parse_service_address, service_batches
-from keras_bert.data.tokenized import TokenizedExamples
+from keras_bert.data.tokenized_examples import TokenizedExamples
 from tests.addresses import free_addresses
 
 EXAMPLES = 90

@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from keras_bert.data.bad_rows import BadRowError, BadRows
 from keras_bert.data.example_files import find_files, read_examples
 from keras_bert.data.label_values import discover_labels
+from keras_bert.io.row_errors import BadRowError, BadRows
 
 # What tears files apart that are read or written carelessly.
 HOSTILE = [

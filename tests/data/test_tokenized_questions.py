@@ -4,9 +4,9 @@ import json
 import numpy as np
 import pytest
 
-from keras_bert.data.bad_rows import BadRows
-from keras_bert.data.squad import SquadQuestion, read_squad
+from keras_bert.data.formats.squad_files import SquadQuestion, read_squad
 from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.io.row_errors import BadRows
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary

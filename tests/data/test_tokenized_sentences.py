@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.data.tokenized import NO_LABEL
+from keras_bert.data.tokenized_examples import NO_LABEL
 from keras_bert.data.tokenized_sentences import tokenize_sentences
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor

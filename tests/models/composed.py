@@ -1,7 +1,7 @@
 """Toy encoders of all kinds."""
 
-from keras_bert.models.bilstm_encoder import BiLstmEncoder
-from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
+from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
 from tests.toys import toy_encoder
 
 FEATURES = "features_weighted_sum_all"

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.layers.dropout import Dropout
-from keras_bert.models.prediction import Predictor
+from keras_bert.models.inference import Predictor
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 BATCH_SIZE, STEPS = 16, 8

@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_bert.export.batching import BATCHING_FILE
 from keras_bert.export.ops import graph_operations, unserved_operations
+from keras_bert.export.serving_batching import BATCHING_FILE
 from keras_bert.export.warmup import WARMUP_FILE, write_warmup_requests
 from keras_bert.text.vocabulary import load_vocabulary
 from keras_bert.text.words import WORD_SEPARATORS

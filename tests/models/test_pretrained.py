@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from keras_bert.models.bilstm_encoder import BiLstmEncoder
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
 from keras_bert.models.pretrained import read_encoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
-from keras_bert.models.two_direction_encoder import TwoDirectionEncoder
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from tests.models.composed import BILSTMS, FEATURES, KINDS, make_encoder
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews

@@ -7,9 +7,9 @@ import tensorflow as tf
 from safetensors.numpy import load_file
 
 import keras_bert
-from keras_bert.data.pretraining.objectives import inputs_and_labels
-from keras_bert.data.pretraining.packing import pack_instances
 from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.pretraining.objectives import inputs_and_labels
+from keras_bert.pretraining.row_packing import pack_instances
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.data.squad import SquadQuestion
+from keras_bert.data.formats.squad_files import SquadQuestion
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.squad import SquadQuestion
-from keras_bert.data.squad_predictions import answer_questions
+from keras_bert.data.formats.squad_files import SquadQuestion
+from keras_bert.data.formats.squad_predictions import answer_questions
 from keras_bert.data.tokenized_questions import tokenize_questions
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor

@@ -25,7 +25,7 @@ class Program:
         command = [
             *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", f"--run_dir={run_dir}"),
             *(f"--init_checkpoint={checkpoint}", "--mode=train", "--max_seq_length=16", "--batch_size=8"),
-            *("--epochs=6", "--steps_per_call=5", "--log_every=5", f"--checkpoint_every={CHECKPOINT_EVERY}"),
+            *("--epochs=6", "--steps_per_execution=5", "--log_every=5", f"--checkpoint_every={CHECKPOINT_EVERY}"),
             *(f"--evaluate_every={UPDATES}", "--noprogress", *flags),
         ]
         self.run_dir = run_dir

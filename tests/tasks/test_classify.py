@@ -4,9 +4,9 @@ import sys
 import numpy as np
 import pytest
 
+from keras_bert.finetuning.fine_tuner import fine_tune
 from keras_bert.models.classifier import BertClassifier
 from tasks import classify
-from tasks.fine_tuning import fine_tune
 from tests.forked import run as run_forked
 from tests.tasks.test_glue import ARGUMENTS
 from tests.toys import toy_classifier, toy_reviews
@@ -15,7 +15,7 @@ TEXTS, NAMES = toy_reviews(200)
 FILES = {
     "train_file": [],
     "dev_file": [],
-    "dev_share": 0.2,
+    "validation_split": 0.2,
     "predict_file": [],
     "text_columns": ["review"],
     "label_column": "mood",

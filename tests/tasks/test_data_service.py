@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tasks import training_input as module
-from tasks.training_input import check_training_input, errors_of_service
+from keras_bert.finetuning import training_input as module
+from keras_bert.finetuning.training_input import check_training_input, errors_of_service
 from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
 from tests.forked import run as run_forked
@@ -85,7 +85,7 @@ def test_flags_that_cannot_be_are_refused(flags, message):
 
 
 def test_a_batch_that_does_not_divide_by_the_workers_is_refused(monkeypatch):
-    monkeypatch.setattr(module, "number_of_workers", lambda strategy: 3)
+    monkeypatch.setattr(module, "get_num_workers", lambda strategy: 3)
     with pytest.raises(ValueError, match="--batch_size=32 does not divide by 3; take 30 or 33"):
         check_training_input(None, "grpc://localhost:1", 32, None, static_shapes=False)
     with pytest.raises(ValueError, match=r"--token_budget=2 does not divide by 3; take 3$"):

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import tasks.flags
-from keras_bert.checkpoints.composition import features_name
-from keras_bert.checkpoints.conversion import ENCODERS
-from keras_bert.checkpoints.reader import read_checkpoint
 from keras_bert.models.classifier import BertClassifier
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.conversion import ENCODERS
+from keras_bert.weights.encoder_kinds import features_name
 from tests.forked import run as run_forked
 from tests.tasks import test_glue, test_squad, test_swag
 from tests.tasks.test_glue import program, run
@@ -37,7 +37,7 @@ def directions(tmp_path_factory):
 
 
 def test_the_encoders_of_the_flag_are_those_of_the_library():
-    assert (*tasks.flags.ENCODERS, *map(features_name, tasks.flags.MIXES)) == ENCODERS
+    assert (*tasks.flags.ENCODERS, *map(features_name, tasks.flags.LAYER_POOLINGS)) == ENCODERS
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(toy_glue, toy_checkpoint
     settings = {"epochs": 2, "encoder": "left_to_right_bilstm", "checkpoint_every": 4}
     run("sst2", ("train",), toy_glue, tmp_path / "whole", toy_checkpoint, **settings)
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.classification.Classification.split_metrics", stop)
+        patch.setattr("keras_bert.finetuning.classification_task.Classification.split_metrics", stop)
         with pytest.raises(KeyboardInterrupt):
             run("sst2", ("train",), toy_glue, tmp_path / "parts", toy_checkpoint, **settings)
     assert list((tmp_path / "parts").glob("checkpoints/step_*"))

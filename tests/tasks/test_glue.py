@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.glue import GLUE_TASKS
+from keras_bert.data.formats.glue_files import GLUE_TASKS
+from keras_bert.finetuning.classification_task import Classification
+from keras_bert.finetuning.fine_tuner import fine_tune
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from tasks import glue
-from tasks.classification import Classification
-from tasks.fine_tuning import fine_tune
 from tests.toys import toy_reviews
 
 ARGUMENTS = {
@@ -37,12 +37,12 @@ ARGUMENTS = {
     "bias_correction": None,
     "layer_decay": 1.0,
     "patience": None,
-    "jit": False,
+    "jit_compile": False,
     "evaluate_every": None,
-    "micro_batches": 1,
+    "gradient_accumulation_steps": 1,
     "checkpoint_every": 1000,
     "log_every": 20,
-    "steps_per_call": 20,
+    "steps_per_execution": 20,
     "progress": False,
 }
 
@@ -177,7 +177,7 @@ def test_a_refused_run_leaves_its_folder_to_the_next(toy_glue, toy_checkpoint, t
 
 
 def test_on_a_tpu_shapes_have_to_be_static(toy_glue, toy_checkpoint, tmp_path, monkeypatch):
-    monkeypatch.setattr("tasks.training_input.needs_static_shapes", lambda strategy: True)
+    monkeypatch.setattr("keras_bert.finetuning.training_input.needs_static_shapes", lambda strategy: True)
     with pytest.raises(ValueError, match="on a TPU all batches must have one shape"):
         run("sst2", ("train",), toy_glue, tmp_path / "run", toy_checkpoint)
 

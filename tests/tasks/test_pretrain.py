@@ -12,18 +12,18 @@ import pytest
 from safetensors.numpy import load_file
 
 import keras_bert
-from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shards import plan_shards
-from keras_bert.data.pretraining.streaming import ShardJob, ShardMaker
+from keras_bert.finetuning.run_models import resolve_checkpoint
 from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.shards import plan_shards
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker
 from tasks import pretrain as program
 from tasks.pretraining import Recipe, pretrain
 from tasks.pretraining_input import Phase, StoredInstances, TextInstances, training_batches
-from tasks.saved_models import resolve_checkpoint
 from tests.addresses import free_addresses
-from tests.data.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
 from tests.forked import ForkedProgram
 from tests.forked import run as run_forked
+from tests.pretraining.corpora import VOCABULARY, tokenizer, write_corpus, write_vocabulary
 
 ROOT = Path(__file__).parents[2]
 SHARD_BYTES = 3000
@@ -212,7 +212,7 @@ def command(tmp_path, corpus):
     return [
         *(sys.executable, "-m", "tasks.pretrain", f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
         *(f"--bert_config_file={tmp_path / 'config.json'}", "--phase=16:20:8", "--phase=32:30:4", "--deterministic"),
-        *("--log_every=1", "--steps_per_call=3", "--checkpoint_every=1000", "--noprogress"),
+        *("--log_every=1", "--steps_per_execution=3", "--checkpoint_every=1000", "--noprogress"),
     ]
 
 

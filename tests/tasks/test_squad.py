@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.squad import read_squad, write_squad
-from keras_bert.data.triviaqa import squad_articles
-from keras_bert.metrics.squad import squad_metrics
+from keras_bert.data.formats.squad_files import read_squad, write_squad
+from keras_bert.data.formats.triviaqa import squad_articles
+from keras_bert.finetuning.fine_tuner import fine_tune
+from keras_bert.finetuning.question_answering_task import QuestionAnswering
+from keras_bert.metrics.squad_scores import squad_metrics
 from keras_bert.training.run_dir import write_json
-from tasks.fine_tuning import fine_tune
-from tasks.question_answering import QuestionAnswering
 from tasks.squad import question_answering
-from tests.data.triviaqa_files import write_triviaqa
+from tests.data.formats.triviaqa_files import write_triviaqa
 from tests.tasks.given_flags import GivenFlags
 from tests.tasks.test_glue import ARGUMENTS
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.fine_tuning import fine_tune
+from keras_bert.finetuning.fine_tuner import fine_tune
 from tasks.swag import multiple_choice
 from tests.models.test_multiple_choice import telling_questions
 from tests.tasks.given_flags import GivenFlags

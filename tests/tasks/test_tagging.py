@@ -3,11 +3,11 @@ import json
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.bad_rows import BadRowError
 from keras_bert.data.batching import BatchPlan
-from keras_bert.data.conll import TaggedSentence, read_conll, write_conll
-from keras_bert.metrics.tagging import tagging_metrics
-from tasks.fine_tuning import fine_tune, mean_loss_weights
+from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
+from keras_bert.finetuning.fine_tuner import fine_tune, mean_loss_weights
+from keras_bert.io.row_errors import BadRowError
+from keras_bert.metrics.entity_scores import tagging_metrics
 from tasks.tagging import token_classification
 from tests.models.test_token_classifier import telling_sentences
 from tests.tasks.given_flags import GivenFlags
@@ -50,10 +50,10 @@ def run(modes, run_dir, checkpoint=None, **given):
 def finished(request, tmp_path_factory, toy_checkpoint):
     """A run that did everything, without or with the text around the sentences: its files and folder."""
     folder = tmp_path_factory.mktemp("tagging")
-    number_of_sentences = {"train": 250, "dev": 30, "test": 20}
+    num_sentences = {"train": 250, "dev": 30, "test": 20}
     files = {
         f"{name}_file": make_file(folder / f"{name}.conll", number, seed, sentences_of_document=3)
-        for seed, (name, number) in enumerate(number_of_sentences.items())
+        for seed, (name, number) in enumerate(num_sentences.items())
     }
     files["predict_file"] = files["test_file"]
     run(

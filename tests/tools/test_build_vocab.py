@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from keras_bert.data.bad_rows import BadRowError
+from keras_bert.io.row_errors import BadRowError
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary
 from tests.forked import run as run_forked

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from tests.data.pretraining.corpora import (
+from tests.forked import run as run_forked
+from tests.pretraining.corpora import (
     VOCABULARY,
     contents,
     features,
@@ -21,7 +22,6 @@ from tests.data.pretraining.corpora import (
     write_corpus,
     write_vocabulary,
 )
-from tests.forked import run as run_forked
 from tools import create_pretraining_data
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ def test_shards_of_one_document_are_counted(tmp_path, corpus, capsys):
     ],
 )
 def test_each_flag_is_used(tmp_path, corpus, monkeypatch, flag, value, fact):
-    from keras_bert.data.pretraining import streaming
+    from keras_bert.pretraining import streaming
 
     jobs = []
 

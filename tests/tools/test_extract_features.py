@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from absl import flags
 
-from keras_bert.data.bad_rows import BadRowError
+from keras_bert.io.row_errors import BadRowError
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary

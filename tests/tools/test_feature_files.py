@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from keras_bert.data.bad_rows import BadRowError, BadRows
+from keras_bert.io.row_errors import BadRowError, BadRows
 from keras_bert.models.feature_extractor import TextFeatures
 from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, pair_of_line, read_texts
 

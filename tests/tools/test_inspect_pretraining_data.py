@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from absl import flags
 
-from keras_bert.data.pretraining.shard_files import read_sidecar, write_sidecar
-from tests.data.pretraining.corpora import VOCABULARY, features, records, write_corpus, write_vocabulary
+from keras_bert.pretraining.shard_files import read_sidecar, write_sidecar
 from tests.forked import ForkedProgram
 from tests.forked import run as run_forked
+from tests.pretraining.corpora import VOCABULARY, features, records, write_corpus, write_vocabulary
 from tools import create_pretraining_data, inspect_pretraining_data
 from tools.instances.facts import merge_facts
 from tools.instances.shards import describe_files
@@ -305,8 +305,8 @@ def test_instances_of_the_original(shared, tmp_path, capsys):
     golden = shared / "golden" / "pretraining_data"
     known = next(each for each in json.loads((golden / "manifest.json").read_text()) if "128_wwm" in each["name"])
     values = np.load(golden / f"{known['name']}.features.npz")
-    from keras_bert.data.pretraining.records import FEATURE_NAMES, serialize
-    from keras_bert.data.pretraining.shard_files import record_file
+    from keras_bert.pretraining.records import FEATURE_NAMES, serialize
+    from keras_bert.pretraining.shard_files import record_file
 
     with record_file(str(tmp_path / "tf_examples.tf_record")) as write:
         for record in serialize({name: values[golden_name] for name, golden_name in FEATURE_NAMES["bert"].items()}):
@@ -320,8 +320,8 @@ def test_instances_of_the_original(shared, tmp_path, capsys):
 
 
 def test_masks_where_none_should_be_are_counted(pairs, tmp_path, capsys):
-    from keras_bert.data.pretraining.records import serialize
-    from keras_bert.data.pretraining.shard_files import record_file
+    from keras_bert.pretraining.records import serialize
+    from keras_bert.pretraining.shard_files import record_file
     from tests.tools.instances.test_counts import instances
 
     with record_file(str(tmp_path / "a.tfrecord")) as write:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from absl import flags
 
-from keras_bert.data.bad_rows import BadRows
+from keras_bert.io.row_errors import BadRows
 from tests.forked import ForkedProgram
 from tests.toys import toy_classifier, toy_reviews
 from tools import predict

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from absl import flags
 
-from keras_bert.data.bad_rows import BadRowError
+from keras_bert.io.row_errors import BadRowError
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler

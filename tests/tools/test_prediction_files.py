@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from keras_bert.data.bad_rows import BadRowError, BadRows
+from keras_bert.io.row_errors import BadRowError, BadRows
 from tools.predict import _INPUT_FORMATS, format_of
 from tools.prediction_files import count_lines, open_table, read_rows
 

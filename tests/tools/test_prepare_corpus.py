@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from tests.data.pretraining.stories import ALL_SENTENCES, CHINESE, CHINESE_SENTENCES, PARAGRAPHS, spaced, wrapped
+from tests.pretraining.stories import ALL_SENTENCES, CHINESE, CHINESE_SENTENCES, PARAGRAPHS, spaced, wrapped
 from tools import corpus_files, prepare_corpus
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from keras_bert.checkpoints.presets import PRESETS
+from keras_bert.weights.preset_names import PRESETS
 from tools.quickstart import MESSAGES, RECIPES, baseline_accuracy, next_version, recipe
 from tools.support_messages import read_support_messages
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from absl import app, flags
 
-from keras_bert.data.bad_rows import BadRowError
+from keras_bert.io.row_errors import BadRowError
 from tests.addresses import free_addresses
 from tests.forked import run as run_forked
 from tests.tools.serving_clients.served_models import ServedModels

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from absl import flags
 
-from keras_bert.data.bad_rows import BadRowError
-from keras_bert.data.squad import read_squad
-from keras_bert.data.triviaqa import MAX_TOKENS
-from tests.data.triviaqa_files import EVIDENCE, QUESTIONS, write_triviaqa
+from keras_bert.data.formats.squad_files import read_squad
+from keras_bert.data.formats.triviaqa import MAX_TOKENS
+from keras_bert.io.row_errors import BadRowError
+from tests.data.formats.triviaqa_files import EVIDENCE, QUESTIONS, write_triviaqa
 from tools import triviaqa_to_squad
 
 ROOT = Path(__file__).parents[2]

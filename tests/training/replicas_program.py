@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.tokenized import tokenize_examples
+from keras_bert.data.tokenized_examples import tokenize_examples
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
 from keras_bert.training.strategy import Cluster, any_worker, describe_strategy, make_strategy, worker_of
@@ -42,11 +42,11 @@ def batches_of(rows_of, worker, workers):
     return bounds.map(part)
 
 
-def make_step(strategy, make_model, micro_batches=1, **arguments):
+def make_step(strategy, make_model, gradient_accumulation_steps=1, **arguments):
     with strategy.scope():
         model = make_model()
         optimizer = BertAdamW(1e-4, clip_norm=0.1)
-    step = TrainStep(model, optimizer, strategy, micro_batches, **arguments)
+    step = TrainStep(model, optimizer, strategy, gradient_accumulation_steps, **arguments)
     if step.loss_scale is not None:
         step.loss_scale.factor.assign(FACTOR)
     return step
@@ -91,10 +91,13 @@ def apart(strategy, variables):
     )
 
 
-def classifier(recompute=False):
+def classifier(gradient_checkpointing=False):
     """A classifier of one block without dropout."""
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return toy_classifier(dropout=0.0, encoder_arguments={"num_hidden_layers": 1, "recompute": recompute, **none})
+    return toy_classifier(
+        dropout=0.0,
+        encoder_arguments={"num_hidden_layers": 1, "gradient_checkpointing": gradient_checkpointing, **none},
+    )
 
 
 def classifier_with_dropout():
@@ -202,7 +205,7 @@ def results(strategy):
         for parts in (1, 2):
             add(f"{name}/{parts}", train(make(make_model, parts), batches))
             if name == "two_terms" and workers == 1:
-                add(f"jit_two_terms/{parts}", train(make(make_model, parts, jit=True), batches))
+                add(f"jit_two_terms/{parts}", train(make(make_model, parts, jit_compile=True), batches))
     shares = {"float16": (worker, workers)}
     if one_device:
         shares |= {"first_half": (0, 2), "second_half": (1, 2)}
@@ -217,9 +220,12 @@ def results(strategy):
         found |= {f"fit/weight {number}": value for number, value in enumerate(fitted(strategy))}
     if one_device:
         add("even", train(make(classifier), even_batches))
-        add("jit_even", train(make(classifier, jit=True), even_batches))
+        add("jit_even", train(make(classifier, jit_compile=True), even_batches))
     elif workers == 1:
-        add("jit_even", train(make(functools.partial(classifier, recompute=True), 2, jit=True), even_batches))
+        add(
+            "jit_even",
+            train(make(functools.partial(classifier, gradient_checkpointing=True), 2, jit_compile=True), even_batches),
+        )
     for number, step in enumerate((0, 0, 1)):
         for replica, mask in enumerate(masks(strategy, step)):
             found[f"masks/{number}/{replica}"] = mask
@@ -238,7 +244,7 @@ def split_again():
         "replicas": strategy.num_replicas_in_sync,
         "worker": worker_of(strategy),
         "any_worker": any_worker(strategy, True),
-        "facts": json.dumps(describe_strategy(strategy)),
+        "run_info": json.dumps(describe_strategy(strategy)),
         "message": message,
     }
 

@@ -49,7 +49,7 @@ def test_a_cpu_is_split_into_logical_devices(found):
     assert split["replicas"] == 2
     assert list(split["worker"]) == [0, 1] and split["any_worker"]
     assert "too late to split the CPU into 3 logical devices: TensorFlow has started with 2" in str(split["message"])
-    assert json.loads(str(split["facts"])) == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}
+    assert json.loads(str(split["run_info"])) == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}
 
 
 def weights_of(result, name):
@@ -57,19 +57,21 @@ def weights_of(result, name):
 
 
 @pytest.mark.parametrize("mode", MODES[1:])
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("gradient_accumulation_steps", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
-def test_the_weights_are_those_of_one_device(found, model, micro_batches, mode):
-    one, other = (weights_of(found[name], f"{model}/{micro_batches}") for name in ("one", mode))
+def test_the_weights_are_those_of_one_device(found, model, gradient_accumulation_steps, mode):
+    one, other = (weights_of(found[name], f"{model}/{gradient_accumulation_steps}") for name in ("one", mode))
     np.testing.assert_allclose(other, one, rtol=0, atol=1e-6)
     for number in ("examples", "steps", "gradient_norm", "failed"):
-        key = f"{model}/{micro_batches}/report {number}"
+        key = f"{model}/{gradient_accumulation_steps}/report {number}"
         np.testing.assert_allclose(found[mode][key], found["one"][key], rtol=1e-4)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_micro_batches_change_nothing_and_clipping_was_active(found, model):
-    one, two = (weights_of(found["one"], f"{model}/{micro_batches}") for micro_batches in (1, 2))
+    one, two = (
+        weights_of(found["one"], f"{model}/{gradient_accumulation_steps}") for gradient_accumulation_steps in (1, 2)
+    )
     np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
     assert found["one"][f"{model}/1/report gradient_norm"] > 0.1  # the program's limit
 
@@ -83,13 +85,13 @@ def test_workers_and_replicas_hold_identical_weights(found):
     assert len(apart) > 10 and max(apart) == 0.0
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("gradient_accumulation_steps", [1, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_an_overflow_on_one_replica_makes_all_pass_over_the_update(found, mode, micro_batches):
+def test_an_overflow_on_one_replica_makes_all_pass_over_the_update(found, mode, gradient_accumulation_steps):
     skipped = [int(number in OVERFLOWING) for number in range(len(BATCH_SIZES))]
     assert list(found["one"]["first_half/1/report skipped"]) == [0] * len(skipped)  # these rows alone
     assert list(found["one"]["second_half/1/report skipped"]) == skipped
-    name = f"float16/{micro_batches}"
+    name = f"float16/{gradient_accumulation_steps}"
     assert list(found[mode][f"{name}/report skipped"]) == skipped
     assert found[mode][f"{name}/report factor"] == FACTOR / 2 ** len(OVERFLOWING)
     one, other = weights_of(found["one"], "float16/1"), weights_of(found[mode], name)
@@ -132,8 +134,8 @@ def test_compiled_by_xla_with_static_shapes_as_on_a_tpu(found, mode):
     np.testing.assert_allclose(weights_of(found[mode], "jit_even"), weights_of(found["one"], "even"), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("gradient_accumulation_steps", [1, 2])
 @pytest.mark.parametrize("mode", ["one", "mirrored"])
-def test_compiled_by_xla_with_uneven_batches(found, mode, micro_batches):
-    compiled = weights_of(found[mode], f"jit_two_terms/{micro_batches}")
+def test_compiled_by_xla_with_uneven_batches(found, mode, gradient_accumulation_steps):
+    compiled = weights_of(found[mode], f"jit_two_terms/{gradient_accumulation_steps}")
     np.testing.assert_allclose(compiled, weights_of(found["one"], "two_terms/1"), rtol=0, atol=1e-6)

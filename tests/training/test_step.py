@@ -4,9 +4,9 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan, training_batches
-from keras_bert.data.tokenized import tokenize_examples
+from keras_bert.data.tokenized_examples import tokenize_examples
+from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.parts import part_of_batch
 from keras_bert.training.step import TrainStep
 from tests.toys import toy_classifier, toy_reviews
 from tests.training.two_terms import TwoTerms
@@ -24,10 +24,10 @@ def batches_for(classifier, batch_size=8, **arguments):
     return training_batches(tokenized, BatchPlan(tokenized.lengths, batch_size, seed=1), **arguments)
 
 
-def train(steps, calls=1, micro_batches=1, batch_size=8, **arguments):
+def train(steps, calls=1, gradient_accumulation_steps=1, batch_size=8, **arguments):
     """Weights after some updates, and the report of the last call."""
     classifier = toy_classifier(**{**NO_DROPOUT, **arguments})
-    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=micro_batches)
+    step = TrainStep(classifier, BertAdamW(1e-3), gradient_accumulation_steps=gradient_accumulation_steps)
     iterator = iter(batches_for(classifier, batch_size))
     for call in range(calls):
         report = step.run(iterator, call * steps // calls, steps // calls)
@@ -49,11 +49,11 @@ def test_updates_are_those_of_keras_fit():
     assert difference(weights, [weight.numpy() for weight in classifier.weights]) < 1e-6
 
 
-@pytest.mark.parametrize("micro_batches", [2, 3, 20])
-def test_micro_batches_do_not_change_the_result(micro_batches):
+@pytest.mark.parametrize("gradient_accumulation_steps", [2, 3, 20])
+def test_micro_batches_do_not_change_the_result(gradient_accumulation_steps):
     # With 20 of them for 8 examples some are empty; the fifth batch of an epoch has 5 examples.
     whole, report = train(5)
-    parts, parts_report = train(5, micro_batches=micro_batches)
+    parts, parts_report = train(5, gradient_accumulation_steps=gradient_accumulation_steps)
     assert difference(whole, parts) < 1e-6
     assert parts_report == pytest.approx(report, abs=1e-4)
 
@@ -61,7 +61,7 @@ def test_micro_batches_do_not_change_the_result(micro_batches):
 def test_micro_batches_with_class_weights():
     weights = {"class_weights": {"negative": 1.0, "positive": 7.0}}
     whole = train(5, **weights)[0]
-    assert difference(whole, train(5, micro_batches=3, **weights)[0]) < 1e-6
+    assert difference(whole, train(5, gradient_accumulation_steps=3, **weights)[0]) < 1e-6
     assert difference(whole, train(5)[0]) > 1e-4
 
 
@@ -79,15 +79,20 @@ def test_report():
     assert report["gradient_norm"] > 0
 
 
-@pytest.mark.parametrize("micro_batches", [1, 3])
-def test_losses_are_divided_by_the_mean_weight_where_one_is_given(micro_batches):
+@pytest.mark.parametrize("gradient_accumulation_steps", [1, 3])
+def test_losses_are_divided_by_the_mean_weight_where_one_is_given(gradient_accumulation_steps):
     generator = np.random.default_rng(0)
     inputs, labels = generator.normal(size=(6, 3)).astype("float32"), generator.normal(size=(6, 2)).astype("float32")
     batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
     own = {name: float(weight) for name, weight in TwoTerms().loss_weights(labels).items()}
     reports = []
     for weights in (None, {name: 4 * weight for name, weight in own.items()}):
-        step = TrainStep(TwoTerms(), BertAdamW(1e-2), micro_batches=micro_batches, mean_loss_weights=weights)
+        step = TrainStep(
+            TwoTerms(),
+            BertAdamW(1e-2),
+            gradient_accumulation_steps=gradient_accumulation_steps,
+            mean_loss_weights=weights,
+        )
         reports.append(step.run(iter(batches), 0, 1))
     of_the_batch, of_the_mean = reports
     assert float(of_the_mean["gradient_norm"]) == pytest.approx(float(of_the_batch["gradient_norm"]) / 4, rel=1e-5)
@@ -97,15 +102,15 @@ def test_losses_are_divided_by_the_mean_weight_where_one_is_given(micro_batches)
         TrainStep(TwoTerms(), BertAdamW(1e-2), mean_loss_weights={"first": 1.0, "second": 0.0})
 
 
-@pytest.mark.parametrize("micro_batches", [2, 3])
-def test_two_loss_terms_with_unevenly_spread_weights(micro_batches):
+@pytest.mark.parametrize("gradient_accumulation_steps", [2, 3])
+def test_two_loss_terms_with_unevenly_spread_weights(gradient_accumulation_steps):
     generator = np.random.default_rng(0)
     inputs, labels = generator.normal(size=(7, 3)).astype("float32"), generator.normal(size=(7, 2)).astype("float32")
     batches = tf.data.Dataset.from_tensors((inputs, labels)).repeat()
     results = []
-    for parts in (1, micro_batches):
+    for parts in (1, gradient_accumulation_steps):
         model = TwoTerms()
-        step = TrainStep(model, BertAdamW(1e-2), micro_batches=parts)
+        step = TrainStep(model, BertAdamW(1e-2), gradient_accumulation_steps=parts)
         report = step.run(iter(batches), 0, 3)
         assert set(report["loss_terms"]) == {"first", "second"}
         results.append([weight.numpy() for weight in model.weights])
@@ -123,7 +128,7 @@ def test_labels_may_be_a_dict():
 
     labels = {"both": tf.ones([5, 2]), "weight": tf.ones([5])}
     batches = tf.data.Dataset.from_tensors((tf.ones([5, 3]), labels)).repeat()
-    report = TrainStep(Named(), BertAdamW(0.1), micro_batches=2).run(iter(batches), 0, 2)
+    report = TrainStep(Named(), BertAdamW(0.1), gradient_accumulation_steps=2).run(iter(batches), 0, 2)
     assert int(report["examples"]) == 10
 
 
@@ -137,7 +142,7 @@ def test_a_variable_without_gradient_is_left_alone():
     batches = tf.data.Dataset.from_tensors((tf.ones([4, 3]), tf.ones([4, 2]))).repeat()
     for parts in (1, 2):
         model = WithUnused()
-        step = TrainStep(model, BertAdamW(0.1, weight_decay=0.5), micro_batches=parts)
+        step = TrainStep(model, BertAdamW(0.1, weight_decay=0.5), gradient_accumulation_steps=parts)
         step.run(iter(batches), 0, 2)
         assert (model.unused.kernel.numpy() == 1).all()
 
@@ -149,13 +154,13 @@ def test_frozen_layers_stay():
     assert sum(changed) == 2  # kernel and bias of the new layer
 
 
-@pytest.mark.parametrize(("micro_batches", "jit"), [(1, False), (2, False), (2, True)])
-def test_batches_of_a_static_shape_give_the_same_weights(micro_batches, jit):
+@pytest.mark.parametrize(("gradient_accumulation_steps", "jit_compile"), [(1, False), (2, False), (2, True)])
+def test_batches_of_a_static_shape_give_the_same_weights(gradient_accumulation_steps, jit_compile):
     expected, expected_report = train(7, **NO_DROPOUT)  # the fifth batch has 5 examples
     classifier = toy_classifier(**NO_DROPOUT)
-    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=micro_batches)
+    step = TrainStep(classifier, BertAdamW(1e-3), gradient_accumulation_steps=gradient_accumulation_steps)
     iterator = iter(batches_for(classifier, static_rows_multiple=4))
-    if jit:  # all of an update, the optimizer included, as on a TPU
+    if jit_compile:  # all of an update, the optimizer included, as on a TPU
         update = tf.function(step._update_replica, jit_compile=True)
         reports = [update(next(iterator), tf.constant(number, tf.int64), tf.ones([])) for number in range(7)]
         loss = sum(float(report["loss_terms"]["loss"]) for report in reports)
@@ -171,12 +176,12 @@ def test_batches_of_a_static_shape_give_the_same_weights(micro_batches, jit):
 
 def test_xla_compiles_dropout_for_a_replica_that_is_known_only_when_it_runs():
     classifier = toy_classifier()
-    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=2)
+    step = TrainStep(classifier, BertAdamW(1e-3), gradient_accumulation_steps=2)
     batch = next(iter(batches_for(classifier, static_rows_multiple=4)))
 
     @tf.function(jit_compile=True)
     def loss_on(replica, number):
-        part = part_of_batch(batch, replica, 2)
+        part = slice_batch(batch, replica, 2)
         weights = classifier.loss_weights(*part[1:])
         gradients, sums = step._summed_gradients(part, weights, step._random_state.key(number, replica), 1.0)
         return sums["loss"], tf.linalg.global_norm(gradients)
@@ -193,7 +198,7 @@ def test_windows_refuse_micro_batches():
     classifier = toy_classifier()
     preprocessor = classifier.preprocessor
     classifier.preprocessor = type(preprocessor)(preprocessor.tokenizer, 6, long_texts="windows")
-    step = TrainStep(classifier, BertAdamW(1e-3), micro_batches=2)
+    step = TrainStep(classifier, BertAdamW(1e-3), gradient_accumulation_steps=2)
     with pytest.raises(ValueError, match="batch of windows cannot be cut"):
         step.run(iter(batches_for(classifier)), 0, 1)
 
@@ -203,7 +208,7 @@ def test_refusals():
         TypeError, match="Sequential cannot be trained: it has no method loss_terms and no loss_weights"
     ):
         TrainStep(keras.Sequential([keras.layers.Dense(1)]), BertAdamW())
-    with pytest.raises(ValueError, match="micro_batches must be at least 1, got 0"):
-        TrainStep(toy_classifier(), BertAdamW(), micro_batches=0)
+    with pytest.raises(ValueError, match="gradient_accumulation_steps must be at least 1, got 0"):
+        TrainStep(toy_classifier(), BertAdamW(), gradient_accumulation_steps=0)
     with pytest.raises(ValueError, match="no trainable variables"):
         TrainStep(toy_classifier(trainable=False), BertAdamW())

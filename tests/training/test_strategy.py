@@ -15,12 +15,12 @@ import tensorflow as tf
 from keras_bert.training.cluster import Cluster
 from keras_bert.training.strategy import (
     any_worker,
+    broadcast_from_chief,
     cluster_of,
     describe_strategy,
-    from_chief,
+    get_num_workers,
     is_chief,
     make_strategy,
-    number_of_workers,
     worker_barrier,
     worker_of,
 )
@@ -92,10 +92,10 @@ def test_a_cpu_is_not_split_where_there_are_gpus(monkeypatch):
 def test_one_process_is_chief_and_waits_for_nobody():
     for strategy in (make_strategy("one_device"), make_strategy("mirrored")):
         assert cluster_of(strategy) is None
-        assert (worker_of(strategy), number_of_workers(strategy), is_chief(strategy)) == ((0, 1), 1, True)
+        assert (worker_of(strategy), get_num_workers(strategy), is_chief(strategy)) == ((0, 1), 1, True)
         worker_barrier(strategy)()
         assert (any_worker(strategy, 1), any_worker(strategy, False)) == (True, False)
-        assert from_chief(strategy, [0.1, 2]) == [0.1, 2.0]
+        assert broadcast_from_chief(strategy, [0.1, 2]) == [0.1, 2.0]
     assert describe_strategy(make_strategy("one_device")) == {
         "strategy": "one_device",
         "replicas": "1",
@@ -171,8 +171,8 @@ def test_two_workers_reduce_and_wait_for_each_other(pairs, name):
     assert [each["is_chief"] for each in found] == [True, False]
     assert all(each["sums"] == [3.0, 3.0, 3.0] for each in found)
     assert all(each["any_worker"] == [True, False] for each in found)
-    assert all(each["from_chief"] == [0.1, math.inf] for each in found)
-    assert found[1]["facts"]["workers"] == f"2; this is worker 1 ({pairs[name].addresses[1]})"
+    assert all(each["broadcast_from_chief"] == [0.1, math.inf] for each in found)
+    assert found[1]["run_info"]["workers"] == f"2; this is worker 1 ({pairs[name].addresses[1]})"
     # The second worker came first, and could not pass before the chief came.
     assert found[1]["waited"][0] < found[0]["waited"][0] - 0.5 < found[1]["waited"][1]
 

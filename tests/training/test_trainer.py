@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.training.checkpoints import TrainingCheckpoints
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.trainer import Trainer
+from keras_bert.training.training_checkpoints import TrainingCheckpoints
 from tests.toys import toy_classifier
 from tests.training.test_step import batches_for, difference
 
@@ -115,7 +115,7 @@ def test_without_a_score_the_last_weights_stay(tmp_path):
     assert difference(weights, evaluations[2]) == 0
 
 
-@pytest.mark.parametrize("arguments", [{"steps_per_call": 1}, {"steps_per_call": 3, "checkpoint_every": 30}])
+@pytest.mark.parametrize("arguments", [{"steps_per_execution": 1}, {"steps_per_execution": 3, "checkpoint_every": 30}])
 def test_calls_and_checkpoints_do_not_change_the_result(tmp_path, arguments):
     _, weights, _, _ = train(tmp_path / "one")
     _, others, _, _ = train(tmp_path / "other", **arguments)

@@ -16,7 +16,7 @@ FLOAT16 = {"encoder_arguments": {"dtype": "mixed_float16"}}
 
 def make_trainer(folder, classifier=None, **arguments):
     classifier = classifier or toy_classifier()
-    defaults = {"checkpoint_every": 4, "steps_per_call": 2}
+    defaults = {"checkpoint_every": 4, "steps_per_execution": 2}
     run = RunDirectory(folder, {})
     return Trainer(classifier, BertAdamW(1e-3), run, STEPS, **{**defaults, **arguments})
 
@@ -39,7 +39,9 @@ def test_asked_to_stop_it_saves_and_the_next_process_goes_on(tmp_path):
 
 
 def test_asked_to_stop_at_the_end_it_is_simply_done(tmp_path):
-    trainer = make_trainer(tmp_path / "run", steps_per_call=STEPS, checkpoint_every=STEPS, should_stop=lambda: True)
+    trainer = make_trainer(
+        tmp_path / "run", steps_per_execution=STEPS, checkpoint_every=STEPS, should_stop=lambda: True
+    )
     assert trainer.train(batches_for(trainer.model)).step == STEPS
 
 
@@ -70,10 +72,10 @@ def test_data_that_end_at_a_log_record_are_recorded_once(tmp_path):
 
 def test_a_place_that_cannot_be_saved_begins_anew(tmp_path):
     answers = iter([True])
-    trainer = make_trainer(tmp_path / "run", place_is_saved=False, should_stop=lambda: next(answers))
+    trainer = make_trainer(tmp_path / "run", saves_data_position=False, should_stop=lambda: next(answers))
     with pytest.raises(TrainingInterrupted):
         trainer.train(batches_for(trainer.model))
-    again = make_trainer(tmp_path / "run", place_is_saved=False)
+    again = make_trainer(tmp_path / "run", saves_data_position=False)
     # Ten batches are enough for the ten updates that remain only if the pass begins anew.
     assert again.train(batches_for(again.model).take(10)).step == STEPS
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 from keras_bert.training.cluster import Cluster, watch_workers
 from keras_bert.training.strategy import (
     any_worker,
+    broadcast_from_chief,
     cluster_of,
     describe_strategy,
-    from_chief,
     is_chief,
     make_strategy,
     worker_barrier,
@@ -49,8 +49,8 @@ def meet(strategy):
         waited=[before, time.time()],
         sums=sums,
         any_worker=[any_worker(strategy, index == 1), any_worker(strategy, False)],
-        from_chief=from_chief(strategy, [0.1 + index, float("inf")] if index == 0 else [7.0, 7.0]),
-        facts=describe_strategy(strategy),
+        broadcast_from_chief=broadcast_from_chief(strategy, [0.1 + index, float("inf")] if index == 0 else [7.0, 7.0]),
+        run_info=describe_strategy(strategy),
     )
     barrier()
 

@@ -3,7 +3,7 @@
 import json
 import os
 
-# `COUNTS_OF_TEXT` of keras_bert.data.pretraining.documents, whose import would make --help slow.
+# `COUNTS_OF_TEXT` of keras_bert.pretraining.documents, whose import would make --help slow.
 _COUNTS_OF_TEXT = ("documents", "one_sentence_documents", "tokens", "unknown_tokens")
 COUNTED_FACTS = ("instances", *_COUNTS_OF_TEXT)
 _OF_ONE_FILE = ("text", "shard", "copy", "bytes")

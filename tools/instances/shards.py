@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.pretraining.records import parse, record_form
-from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shard_files import SIDECAR_SUFFIX, instance_files, read_sidecar
-from keras_bert.data.remote_files import look_up_each
+from keras_bert.io.remote_paths import look_up_each
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.records import parse, record_form
+from keras_bert.pretraining.shard_files import SIDECAR_SUFFIX, instance_files, read_sidecar
 from tools.instances.facts import COUNTED_FACTS
 
 _MARKS_OF_NAMES = ("tfrecord", "tf_record")

@@ -14,7 +14,7 @@ def open_client(server, model, version=None, timeout_seconds=10.0):
     Raises:
         ValueError: if the address is malformed.
     """
-    from keras_bert.grpc_servers import split_address
+    from keras_bert.io.addresses import split_address
 
     scheme, _, address = server.partition("://")
     if scheme not in ("grpc", "http") or split_address(address.removesuffix("/")) is None:

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from keras_bert.data.pretraining.settings import InstanceSettings
+from keras_bert.pretraining.instance_settings import InstanceSettings
 from tools.instances.counts import InstanceCounts, RepeatCounter, masked_places, segment_lengths, summary, unmasked_ids
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "##s", "the", "game"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.pretraining.records import serialize
-from keras_bert.data.pretraining.settings import InstanceSettings
-from keras_bert.data.pretraining.shard_files import record_file, write_sidecar
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.records import serialize
+from keras_bert.pretraining.shard_files import record_file, write_sidecar
 from tools.instances import shards
 from tools.instances.shards import InstanceReader, describe_files, find_shards
 

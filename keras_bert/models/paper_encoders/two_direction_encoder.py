@@ -1,0 +1,77 @@
+"""Two encoders of one direction each, side by side."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.attention_mask import LEFT_TO_RIGHT, RIGHT_TO_LEFT
+from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
+
+# Wherein the two may differ, beside their direction.
+_OWN_ARGUMENTS = ("attention_direction", "name", "gradient_checkpointing", "seed", "trainable")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TwoDirectionEncoder(ComposedEncoder):
+    """An encoder that reads from left to right beside one that reads from right to left, their vectors concatenated: as
+    ELMo does (arXiv 1802.05365), with two models that were pre-trained each by itself (paper, section 5.1, and figure
+    3).
+
+    Args:
+        left_to_right: a `BertEncoder` of that direction.
+        right_to_left: a `BertEncoder` of that direction, and else of the same arguments.
+        name, trainable: as for every Keras model.
+
+    Inputs: the encoders' dict of ids.
+
+    Outputs: a dict of
+        sequence_output: float [batch, length, 2 * hidden].
+        pooled_output: float [batch, 2 * hidden], if the encoders have poolers: that of the last token from left to
+            right, and that of the first from right to left, each of which has seen all.
+        hidden_states: with `return_hidden_states=True`, a list of `num_hidden_layers + 1` tensors, embeddings first.
+
+    Raises:
+        ValueError: if one of them is no `BertEncoder` or of another direction, or they differ in their arguments.
+
+    Example:
+
+    >>> left_to_right, right_to_left = (
+    ...     keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2, attention_direction=direction)
+    ...     for direction in ("left_to_right", "right_to_left"))
+    >>> outputs = TwoDirectionEncoder(left_to_right, right_to_left)({"token_ids": np.array([[2, 4, 3]])})
+    >>> {name: tuple(output.shape) for name, output in outputs.items()}
+    {'sequence_output': (1, 3, 16), 'pooled_output': (1, 16)}
+    """
+
+    PARTS = (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+
+    def __init__(self, left_to_right, right_to_left, name=None, trainable=True):
+        super().__init__({LEFT_TO_RIGHT: left_to_right, RIGHT_TO_LEFT: right_to_left}, name)
+        for direction in self.PARTS:
+            found = getattr(self, direction).attention_direction
+            if found != direction:
+                raise ValueError(
+                    f"{direction} must be an encoder with attention_direction={direction!r}, got {found!r}"
+                )
+        _refuse_differences(left_to_right.get_config(), right_to_left.get_config())
+        self.hidden_size = 2 * left_to_right.hidden_size
+        self.with_pooler = left_to_right.with_pooler
+        self.built = True  # of variables it has none but those of the two
+        if not trainable:
+            self.trainable = False
+
+    def call(self, inputs, training=False, return_hidden_states=False):
+        """Encodes a batch; see the class for inputs and outputs."""
+        one, two = (
+            encoder(inputs, training=training, return_hidden_states=return_hidden_states)
+            for encoder in self.bert_encoders()
+        )
+        return keras.tree.map_structure(lambda left, right: ops.concatenate([left, right], axis=-1), one, two)
+
+
+def _refuse_differences(left, right):
+    names = [name for name in left if name not in _OWN_ARGUMENTS and left[name] != right[name]]
+    if names:
+        raise ValueError(
+            "the two encoders must be of the same arguments but for their direction; these differ: "
+            + ", ".join(f"{name} ({left[name]!r} and {right[name]!r})" for name in names)
+        )

@@ -1,0 +1,155 @@
+import csv
+import io
+import random
+
+import pytest
+
+from keras_bert.data.formats.delimited import read_columns, read_header
+from keras_bert.io.row_errors import BadRowError, BadRows
+
+HOSTILE = [
+    'a "quoted" word',
+    '"',
+    '""',
+    "'",
+    "a,b;c",
+    "\u2028",
+    "\u0085",
+    " spaces ",
+    "",
+    "naïve 😀",
+    "\\t",
+    "\x0b\x1f",
+]
+
+
+def write(tmp_path, content, name="rows.tsv"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_columns_are_found_by_name(tmp_path):
+    path = write(tmp_path, "id\tlabel\ttext\n1\tx\tone\n2\ty\ttwo\n")
+    assert list(read_columns(path, ["text", "label"])) == [(2, ["one", "x"]), (3, ["two", "y"])]
+    assert list(read_columns(path, ["text", "text"])) == [(2, ["one", "one"]), (3, ["two", "two"])]
+
+
+def test_tsv_has_no_quoting(tmp_path):
+    path = write(tmp_path, "text\tlabel\n" + "".join(f"{text}\t{i}\n" for i, text in enumerate(HOSTILE)))
+    assert [tuple(values) for _, values in read_columns(path, ["text", "label"])] == [
+        (text, str(i)) for i, text in enumerate(HOSTILE)
+    ]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_csv_gives_back_what_was_written(tmp_path, line_end):
+    texts = [*HOSTILE, "two\nlines", "two\r\nlines", "a,\rb", '"\n",\n', "\n\n\n", "x" * 200_000]
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator=line_end)
+    writer.writerow(["text", "a column"])
+    writer.writerows([text, str(i)] for i, text in enumerate(texts))
+    path = write(tmp_path, "\ufeff" + buffer.getvalue(), "rows.csv")
+    assert [tuple(values) for _, values in read_columns(path, ["text", "a column"], "csv")] == [
+        (text, str(i)) for i, text in enumerate(texts)
+    ]
+
+
+def test_csv_rows_are_named_by_the_line_on_which_they_begin(tmp_path):
+    path = write(tmp_path, 'text,label\n"one\nand\nmore",1\n"two",2\n\nthree,3\n', "rows.csv")
+    assert [(line, values[1]) for line, values in read_columns(path, ["text", "label"], "csv")] == [
+        (2, "1"),
+        (5, "2"),
+        (7, "3"),
+    ]
+
+
+def test_empty_lines_are_values_only_in_a_single_column(tmp_path):
+    assert list(read_columns(write(tmp_path, "text\na\n\nb\n"), ["text"])) == [(2, ["a"]), (3, [""]), (4, ["b"])]
+    assert list(read_columns(write(tmp_path, "text\tlabel\na\t1\n\n"), ["text"])) == [(2, ["a"])]
+    assert list(read_columns(write(tmp_path, 'text\n\n""\n'), ["text"], "csv")) == [(3, [""])]
+
+
+def test_files_without_a_header(tmp_path):
+    path = write(tmp_path, "a\tb\nc\td\n")
+    assert list(read_columns(path, ["y"], header=["x", "y"])) == [(1, ["b"]), (2, ["d"])]
+
+
+@pytest.mark.parametrize("file_format, separator", [("tsv", b"\t"), ("csv", b",")])
+def test_bad_rows(tmp_path, file_format, separator):
+    path = write(tmp_path, b"x,y\n1,2,3\n4\n\xff,1\na\0b,1\nfine,7\n".replace(b",", separator))
+    with pytest.raises(BadRowError, match=r"rows.tsv, line 2: has 3 columns instead of 2 \(x, y\); mend the row"):
+        list(read_columns(path, ["x"], file_format))
+    reasons = {}
+
+    class Recorder(BadRows):
+        def report(self, file, line, reason):
+            reasons[line] = reason
+            super().report(file, line, reason)
+
+    bad_rows = Recorder(skip=True)
+    for _ in range(2):
+        assert list(read_columns(path, ["x", "y"], file_format, bad_rows)) == [(6, ["fine", "7"])]
+    assert bad_rows.count_by_file == {str(path): 4}
+    assert reasons[3] == "has 1 column instead of 2 (x, y)"
+    assert reasons[4].startswith("is not UTF-8")
+    assert reasons[5].startswith("holds a NUL character")
+
+
+@pytest.mark.parametrize(
+    "content, file_format, message",
+    [
+        (b"", "tsv", "rows.tsv has no header, .*: there is nothing in the file"),
+        (b"", "csv", "has no header, .*: there is nothing in the file"),
+        (b"\n", "tsv", "has no header, .*: it is empty"),
+        (b"\n", "csv", "has no header, .*: it is empty"),
+        (b"te\xffxt\n", "tsv", "has no header, .*: is not UTF-8"),
+        (b"te\xffxt\n", "csv", "has no header, .*: is not UTF-8"),
+        (b"text\tlabel\n", "tsv", "rows.tsv has no rows"),
+        (b"text,label\r\n", "csv", "rows.tsv has no rows"),
+        (b"text\ttext\nb\tc\n", "tsv", r"more than one column of the name 'text'; its columns are \['text', 'text'\]"),
+        (b"sentence\tlabel\nb\tc\n", "tsv", r"has no column 'text'; its columns are \['sentence', 'label'\]"),
+        (b"text\nb\n", "xlsx", r"unknown file_format 'xlsx'; with columns there are \['csv', 'tsv'\]"),
+    ],
+)
+def test_unusable_files(tmp_path, content, file_format, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_columns(write(tmp_path, content), ["text"], file_format, BadRows(skip=True)))
+
+
+def test_the_header_says_early_what_is_wrong(tmp_path):
+    assert read_header(write(tmp_path, '"a\nb",c\n1,2\n'), "csv") == ["a\nb", "c"]
+    with pytest.raises(ValueError, match="has no rows"):
+        read_header(write(tmp_path, "text\tlabel\n"))
+
+
+def test_a_quote_that_is_not_closed_is_never_skipped(tmp_path):
+    path = write(tmp_path, 'text,label\na,1\n"b,2\nc,3\nd,4\n', "rows.csv")
+    with pytest.raises(BadRowError, match=r"rows.csv, line 3: a quote is not closed where it should be"):
+        list(read_columns(path, ["text"], "csv", BadRows(skip=True)))
+
+
+def test_a_stray_quote_costs_its_own_row(tmp_path):
+    path = write(tmp_path, 'text,label\n"a "word" b",1\nc,2\ne\rf,3\n"d', "rows.csv")
+    with pytest.raises(BadRowError, match=r"line 2: is not valid CSV .*is a quote inside of quotes not written twice"):
+        list(read_columns(path, ["text"], "csv"))
+    bad_rows = BadRows(skip=True)
+    assert list(read_columns(path, ["text"], "csv", bad_rows)) == [(3, ["c"])]
+    assert bad_rows.count == 3
+
+
+def test_random_csv_files_are_read_as_the_csv_module_reads_them(tmp_path):
+    generator = random.Random(5)
+    for _ in range(200):
+        content = "x,y\n" + "".join(generator.choices('ab,"\n\r\u2028', k=40)) + "\n1,2\n"
+        path = write(tmp_path, content, "rows.csv")
+        try:
+            expected = [row for row in csv.reader(io.StringIO(content, newline=""), strict=True) if row][1:]
+            good = all(len(row) == 2 for row in expected)
+        except csv.Error:
+            good = False
+        if good:
+            assert [values for _, values in read_columns(path, ["x", "y"], "csv")] == expected
+        else:
+            with pytest.raises(BadRowError):
+                list(read_columns(path, ["x", "y"], "csv"))

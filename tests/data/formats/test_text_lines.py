@@ -1,0 +1,95 @@
+import gzip
+
+import pytest
+
+from keras_bert.data.formats import text_lines
+from keras_bert.data.formats.text_lines import FilePlace, decode_line, numbered_lines
+
+
+def decoded(path):
+    return [decode_line(line) for _, line in numbered_lines(path)]
+
+
+def test_lines_end_at_the_line_feed_only(tmp_path):
+    texts = ["a\u2028b", "c\u0085d\x0b\x0c\x1c", "e\rf", " spaces ", "\ta\t", "", "naïve 中文 😀"]
+    path = tmp_path / "lines.txt"
+    for line_end in ("\n", "\r\n"):
+        for mark in (b"", b"\xef\xbb\xbf"):
+            for last in ("", line_end):
+                path.write_bytes(mark + (line_end.join(texts) + last).encode())
+                assert decoded(path) == texts
+
+
+def test_only_a_first_byte_order_mark_is_dropped(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_bytes("\ufeff\ufeffa\n\ufeffb\n".encode())
+    assert decoded(path) == ["\ufeffa", "\ufeffb"]
+
+
+def test_gzip(tmp_path):
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress("a\r\nü\n".encode()))
+    assert decoded(path) == ["a", "ü"]
+
+
+@pytest.mark.parametrize("cut", [3, -4])
+def test_a_broken_gzip_file_is_named(tmp_path, cut):
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress(b"a\nb\n" * 1000)[:cut])
+    with pytest.raises(ValueError, match=r"lines.txt.gz is not a whole gzip file"):
+        decoded(path)
+    path.write_bytes(b"a\n")
+    with pytest.raises(ValueError, match=r"lines.txt.gz is not a whole gzip file"):
+        decoded(path)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (b"caf\xe9 au lait\n", "is not UTF-8: byte 4 of the line, 0xe9"),
+        (b"ab\xed\xa0\x80\n", "is not UTF-8: byte 3 of the line, 0xed"),
+        (b"cut short \xe4\xb8\n", "is not UTF-8: byte 11"),
+        (b"a\0b\n", "holds a NUL character at position 2"),
+    ],
+)
+def test_lines_that_are_no_text(line, message):
+    with pytest.raises(ValueError, match=message):
+        decode_line(line)
+
+
+def test_utf_16_and_lines_without_end_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "lines.txt"
+    path.write_bytes("text\tlabel\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"lines.txt is UTF-16; save it as UTF-8"):
+        decoded(path)
+    monkeypatch.setattr(text_lines, "_LONGEST_LINE", 10)
+    path.write_bytes(b"123456789\n" + b"x" * 100)
+    with pytest.raises(ValueError, match=r"lines.txt, line 2: is longer than 10 bytes"):
+        decoded(path)
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing.txt"):
+        decoded(tmp_path / "nothing.txt")
+    with pytest.raises(FileNotFoundError, match="is a folder"):
+        decoded(tmp_path)
+
+
+def test_the_place_in_a_file(tmp_path):
+    text = "\ufeffa\r\nü\n\nb".encode()
+    path = tmp_path / "lines.txt"
+    path.write_bytes(text)
+    place = FilePlace()
+    places = [(place.line_offset, place.bytes_read) for _ in numbered_lines(path, place)]
+    assert places == [(3, 6), (6, 9), (9, 10), (10, 11)]
+    packed = tmp_path / "lines.txt.gz"
+    packed.write_bytes(gzip.compress(text))
+    place = FilePlace()
+    assert [place.line_offset for _ in numbered_lines(packed, place)] == [3, 6, 9, 10]
+    assert place.bytes_read == packed.stat().st_size
+
+
+def test_other_encodings():
+    assert decode_line("中文\r\n".encode("gb18030"), "gb18030") == "中文"
+    with pytest.raises(ValueError, match="is not GB18030: byte 3 of the line and 13 of the file, 0xff"):
+        decode_line("中".encode("gb18030") + b"\xff\n", "gb18030", offset=10)

@@ -1,0 +1,225 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from keras_bert.data.formats.glue_files import GLUE_TASKS, read_glue
+from keras_bert.data.formats.tfds import read_glue_tfds, read_tfds
+
+TEXTS = ["one", "naïve \u2028 😀", "", "tab\tand\nline", '"quoted"']
+
+
+class LocalReviews(tfds.core.GeneratorBasedBuilder):
+    """A data set of a few reviews that are made on the spot."""
+
+    VERSION = tfds.core.Version("1.2.0")
+
+    def _info(self):
+        classes = tfds.features.ClassLabel(names=["bad", "good"])
+        features = {
+            "review": tfds.features.Text(),
+            "title": tfds.features.Text(),
+            "opinion": classes,
+            "topics": tfds.features.Sequence(classes),
+            "tags": tfds.features.Sequence(tfds.features.Text()),
+            "author": tfds.features.Text(),
+            "stars": np.int32,
+            "score": np.float32,
+            "picture": tfds.features.Tensor(shape=(2, 2), dtype=np.float32),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {name: self._generate_examples(name) for name in ("train", "unlabelled", "garbled")}
+
+    def _generate_examples(self, split):
+        for number, text in enumerate(TEXTS):
+            yield (
+                number,
+                {
+                    "review": b"\xff" if split == "garbled" else text,
+                    "title": f"title {number}",
+                    "opinion": -1 if split == "unlabelled" else number % 2,
+                    "topics": [0, 1][: number % 3],
+                    "tags": ["x", "y"][: number % 3],
+                    "author": f"author {number}",
+                    "stars": number,
+                    "score": number / 2,
+                    "picture": np.zeros([2, 2], "float32"),
+                },
+            )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tfds")
+    tfds.disable_progress_bar()
+    LocalReviews(data_dir=folder).download_and_prepare()
+    return folder
+
+
+def by_title(examples):
+    return sorted(examples, key=lambda example: example["text_b"])
+
+
+@pytest.mark.parametrize(
+    "column, labels",
+    [
+        ("opinion", ["bad", "good", "bad", "good", "bad"]),
+        ("topics", [[], ["bad"], ["bad", "good"], [], ["bad"]]),
+        ("tags", [[], ["x"], ["x", "y"], [], ["x"]]),
+        ("author", [f"author {i}" for i in range(5)]),
+        ("stars", ["0", "1", "2", "3", "4"]),
+        ("score", [0.0, 0.5, 1.0, 1.5, 2.0]),
+    ],
+)
+def test_labels_of_every_kind(folder, column, labels):
+    examples = read_tfds("local_reviews", "train", ("review", "title"), column, folder)
+    assert list(examples) == list(examples)
+    assert by_title(examples) == [
+        {"text_a": text, "text_b": f"title {i}", "label": label}
+        for i, (text, label) in enumerate(zip(TEXTS, labels, strict=True))
+    ]
+    assert {type(example["label"]) for example in examples} == {type(labels[0])}
+
+
+def test_parts_of_splits_versions_and_indices(folder):
+    whole = list(read_tfds("local_reviews:1.2.0", "train", "review", data_dir=str(folder), index_column="stars"))
+    assert {example["index"]: example["text"] for example in whole} == dict(enumerate(TEXTS))
+    parts = ["train[:40%]", "train[2:]"]
+    assert [
+        example
+        for part in parts
+        for example in read_tfds("local_reviews", part, "review", data_dir=folder, index_column="stars")
+    ] == whole
+
+
+@pytest.mark.parametrize(
+    "split, arguments, message",
+    [
+        ("test", {}, r"local_reviews has no split 'test'; its splits are \['garbled', 'train', 'unlabelled'\]"),
+        ("train[:0]", {}, "has no examples"),
+        ("train", {"text_columns": "text"}, "has no feature 'text'; its features are .*'review'"),
+        ("train", {"text_columns": "stars"}, "the feature 'stars' of local_reviews must be texts; it is"),
+        ("train", {"text_columns": "tags"}, "the feature 'tags' of local_reviews must be texts"),
+        ("train", {"text_columns": ("review", "title", "author")}, "must be the name of a feature, or two names"),
+        ("train", {"label_column": "picture"}, "the feature 'picture' of local_reviews must be labels"),
+        ("train", {"label_column": "sentiment"}, "has no feature 'sentiment'"),
+        ("train", {"index_column": "score"}, "the feature 'score' of local_reviews must be whole numbers"),
+    ],
+)
+def test_what_is_not_there_is_noticed_before_reading(folder, split, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        read_tfds("local_reviews", split, **{"text_columns": "review", "data_dir": folder, **arguments})
+
+
+def test_examples_that_cannot_be_used_are_named(folder):
+    with pytest.raises(ValueError, match=r"local_reviews/1.2.0, unlabelled, example 1: has no label: -1 is none of"):
+        list(read_tfds("local_reviews", "unlabelled", "review", "opinion", folder))
+    with pytest.raises(ValueError, match=r"local_reviews/1.2.0, garbled, example 1: 'utf-8' codec can't decode"):
+        list(read_tfds("local_reviews", "garbled", "review", "opinion", folder))
+
+
+@pytest.mark.parametrize("name", ["glue/sst2", "no_such_set", "imdb_reviews:1.0.0", "mnist"])
+def test_nothing_is_downloaded(tmp_path, monkeypatch, name):
+    def refuse(*_, **__):
+        pytest.fail("nothing may be downloaded")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", refuse)
+    with pytest.raises(FileNotFoundError, match=r"looked for .*<version>. Prepare it once.*download=True") as caught:
+        read_tfds(name, "train", "text", "label", tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert not list(tmp_path.iterdir())
+
+
+def test_versions_and_configurations_that_are_there_are_named(tmp_path):
+    for version in ("1.9.0", "1.10.0"):
+        (tmp_path / "glue" / "rte" / version).mkdir(parents=True)
+        (tmp_path / "glue" / "rte" / version / "features.json").touch()
+    (tmp_path / "glue" / "sst2" / "incomplete.ABC_2.0.0").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"has no version '2.0.0'; there are \['1.10.0', '1.9.0'\]"):
+        read_tfds("glue/rte:2.0.0", "train", "sentence1", data_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"holds configurations; give one of \['rte'\], as glue/..."):
+        read_tfds("glue", "train", "sentence1", data_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"the data set 'glue/sst2' is not there, or not prepared"):
+        read_tfds("glue/sst2", "train", "sentence", data_dir=tmp_path)
+
+
+def test_the_latest_version_is_read(folder, tmp_path):
+    (tmp_path / "local_reviews").mkdir()
+    for version in ("1.9.0", "1.10.0"):
+        (tmp_path / "local_reviews" / version).symlink_to(folder / "local_reviews" / "1.2.0")
+    (tmp_path / "local_reviews" / "1.9.0").unlink()
+    (tmp_path / "local_reviews" / "1.9.0").mkdir()
+    (tmp_path / "local_reviews" / "1.9.0" / "features.json").write_text("not read")
+    assert len(list(read_tfds("local_reviews", "train", "review", data_dir=tmp_path))) == 5
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(ImportError, match="pip install tensorflow-datasets importlib_resources"):
+        read_tfds("local_reviews", "train", "review")
+
+
+def write_glue_files(task, root):
+    """Small files in the forms in which GLUE is downloaded, which both readers read."""
+    folder = root / ("AX" if task.name == "ax" else task.folders[0])
+    folder.mkdir()
+    labels = task.labels or ("0.5", "2.75", "5.0")
+    for split in task.splits:
+        columns = ["index", "id", *task.text_columns]
+        rows = [[str(i), str(i), *(f"{split} {c} {i}" for c in task.text_columns)] for i in range(5)]
+        if split not in task.test_splits:
+            columns.append(task.label_column)
+            rows = [[*row, labels[i % len(labels)]] for i, row in enumerate(rows)]
+        if split in task.headerless:
+            columns, rows = None, [["x", row[3], "*", row[2]] for row in rows]
+        lines = ["\t".join(line) for line in ([columns, *rows] if columns else rows)]
+        (folder / task.files[split][0]).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_raw_mrpc(root):
+    """The raw release, of whose training file GLUE calls a part its dev split."""
+    folder = root / "MRPC"
+    header, dev_ids, content = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", "", {"train": [], "dev": [], "test": []}
+    for split, rows in content.items():
+        for i in range(5):
+            rows.append(f"{i % 2}\t{split} {i}\t0\t{split} a {i}\t{split} b {i}\n")
+            dev_ids += f"{split} {i}\t0\n" if split == "dev" else ""
+        (folder / f"{split}.tsv").write_text("\ufeff" + header + "".join(rows))
+    (folder / "test.tsv").unlink()
+    raw = {"train": folder / "raw_train.txt", "test": folder / "msr_paraphrase_test.txt"}
+    raw["train"].write_text("\ufeff" + header + "".join(content["train"] + content["dev"]))
+    raw["test"].write_text("\ufeff" + header + "".join(content["test"]))
+    (folder / "dev_ids.tsv").write_text(dev_ids)
+    return {**raw, "dev_ids": folder / "dev_ids.tsv"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", GLUE_TASKS.values(), ids=lambda task: task.name)
+def test_glue_is_the_same_as_from_its_files(tmp_path, monkeypatch, task):
+    # tensorflow_datasets' own GLUE builder, which finds its downloads on the disk: its label names are the real ones.
+    folder = write_glue_files(task, tmp_path)
+    downloaded = write_raw_mrpc(tmp_path) if task.name == "mrpc" else folder / "diagnostic.tsv"
+    monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda self, url: tmp_path)
+    monkeypatch.setattr(tfds.download.DownloadManager, "download", lambda self, url: downloaded)
+    tfds.disable_progress_bar()
+    tfds.builder(f"glue/{task.name}", data_dir=tmp_path / "prepared").download_and_prepare()
+    for split in task.splits:
+        from_files = list(read_glue(task, tmp_path, split))
+        prepared = list(read_glue_tfds(task, split, tmp_path / "prepared"))
+        key = "text_a" if task.is_pair else "text"
+        assert sorted(prepared, key=lambda example: example[key]) == from_files
+        assert len(from_files) == 5
+        assert all(("index" in example) == (split in task.test_splits) for example in prepared)
+
+
+def test_glue_that_is_not_prepared(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"the data set 'glue/mnli' is not there, or not prepared"):
+        read_glue_tfds("mnli", "dev_matched", Path(tmp_path))
+    with pytest.raises(ValueError, match="GLUE has no task 'snli'"):
+        read_glue_tfds("snli", "dev", tmp_path)

@@ -1,0 +1,100 @@
+import json
+import random
+import warnings
+
+import pytest
+from seqeval.metrics.sequence_labeling import get_entities
+
+from keras_bert.metrics import entity_scores as tagging
+from keras_bert.metrics.entity_scores import tagging_metrics, tagging_report
+from keras_bert.text import tags as text_tags
+
+TOLERANCE = 1e-9
+MODES = [("default", "IOB2", False), ("default", "IOB1", False), ("strict_iob2", "IOB2", True)]
+MODES += [("strict_iob1", "IOB1", True)]
+
+
+@pytest.fixture(scope="module")
+def cases(shared):
+    return json.loads((shared / "golden" / "metrics" / "ner.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize(("mode", "scheme", "strict"), MODES)
+def test_the_scores_equal_the_reference(cases, mode, scheme, strict):
+    assert len(cases) == 18
+    for case in cases:
+        expected = case[mode]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metrics = tagging_metrics(case["y_true"], case["y_pred"], scheme, strict)
+            report = tagging_report(case["y_true"], case["y_pred"], scheme, strict)
+        # The reference has no macro F1 where there are no entities.
+        assert metrics["macro_f1"] == pytest.approx(expected["macro_f1"] or 0.0, abs=TOLERANCE), case["name"]
+        assert metrics["token_accuracy"] == pytest.approx(case["token_accuracy"], abs=TOLERANCE), case["name"]
+        for name in ("precision", "recall", "f1"):
+            assert metrics[name] == pytest.approx(expected[name], abs=TOLERANCE), case["name"]
+        assert report["per_type"].keys() == expected["per_type"].keys()
+        for kind, scores in expected["per_type"].items():
+            assert report["per_type"][kind] == pytest.approx(scores, abs=TOLERANCE), (case["name"], kind)
+
+
+@pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "IOBES"])
+def test_strict_and_lenient_agree_on_whole_tags(scheme):
+    generator = random.Random(1)
+    tags = ["O", "O", "B-a", "I-a", "B-b-c", "I-b-c"]
+    true, predicted = (
+        [text_tags.convert_tags(generator.choices(tags, k=6), scheme) for _ in range(50)] for _ in range(2)
+    )
+    report = tagging_report(true, predicted, scheme)
+    assert report == tagging_report(true, predicted, scheme, strict=True)
+    assert [*report["per_type"]] == ["a", "b-c"]
+    assert 0 < report["micro"]["f1"] < 1
+    entities = [[{*get_entities(list(tags))} for tags in sentences] for sentences in (true, predicted)]
+    right = sum(len(of_true & of_predicted) for of_true, of_predicted in zip(*entities, strict=True))
+    assert report["micro"]["recall"] == pytest.approx(right / sum(map(len, entities[0])))
+
+
+def test_the_schemes_are_those_of_the_tags():
+    assert tagging.SCHEMES == text_tags.SCHEMES
+
+
+def test_reports_are_fit_for_json():
+    for scheme in ("IOB2", "plain"):
+        report = tagging_report([("B-a", "O"), ()], [("O", "B-a"), ()], scheme)
+        assert json.loads(json.dumps(report, allow_nan=False)) == report
+        assert (report["sentences"], report["tokens"]) == (2, 2)
+
+
+def test_plain_tags():
+    true, predicted = [["DT", "NN"], ["``", "NN"]], [["DT", "VB"], ["``", "NN"]]
+    metrics = tagging_metrics(true, predicted, "plain")
+    assert metrics == {"macro_f1": pytest.approx((1 + 2 / 3 + 0 + 1) / 4), "token_accuracy": 0.75}
+    report = tagging_report(true, predicted, "plain")
+    assert report["label_names"] == ["DT", "NN", "VB", "``"]
+    assert report["confusion_matrix"] == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+
+
+def test_types_that_are_named_like_averages():
+    report = tagging_report([["B-micro avg", "B-macro"]], [["B-micro avg", "O"]])
+    assert report["per_type"]["micro avg"]["support"] == 1
+    assert report["micro"]["recall"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"true_tags": []}, "of 0 sentences, but predicted ones of 1"),
+        ({"true_tags": [], "predicted_tags": []}, "there are no tags"),
+        ({"true_tags": [[]], "predicted_tags": [[]]}, "there are no tags"),
+        ({"true_tags": ["NN", "DT"], "scheme": "plain"}, "a list of lists, one for each sentence; got 'NN'"),
+        ({"true_tags": [["O"]]}, "sentence 0 has 1 true tags, but 2 predicted ones"),
+        ({"true_tags": [["O", "NN"]]}, "'NN' is no tag of IOB2, which has O and, .* the letters B, I; the schemes are"),
+        ({"true_tags": [["O", "E-a"]]}, "'E-a' is no tag of IOB2"),
+        ({"true_tags": [["O", "B-"]], "scheme": "IOBES"}, "'B-' is no tag of IOBES, .* the letters B, I, E, S"),
+        ({"scheme": "BIO"}, "unknown scheme 'BIO'; allowed are"),
+        ({"scheme": "plain", "strict": True}, "plain tags spell none"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        tagging_metrics(**{"true_tags": [["O", "B-a"]], "predicted_tags": [["O", "B-a"]], **arguments})

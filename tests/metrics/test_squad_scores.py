@@ -1,0 +1,121 @@
+import gzip
+import json
+
+import pytest
+
+from keras_bert.metrics.squad_scores import normalize_answer, score_answer, score_answers, squad_metrics
+
+TOLERANCE = 1e-8  # of shares; the expected values are per cent
+
+OFFICIAL_NAMES = {
+    "exact_match": "exact",
+    "f1": "f1",
+    "total": "total",
+    "has_answer_exact_match": "HasAns_exact",
+    "has_answer_f1": "HasAns_f1",
+    "has_answer_total": "HasAns_total",
+    "no_answer_exact_match": "NoAns_exact",
+    "no_answer_f1": "NoAns_f1",
+    "no_answer_total": "NoAns_total",
+    "best_exact_match": "best_exact",
+    "best_exact_match_threshold": "best_exact_thresh",
+    "best_f1": "best_f1",
+    "best_f1_threshold": "best_f1_thresh",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(shared):
+    return shared / "golden" / "squad" / "metrics"
+
+
+def read(path):
+    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def assert_official(metrics, expected, names):
+    for ours, theirs in names.items():
+        is_share = not ours.endswith(("total", "threshold"))
+        assert metrics[ours] == pytest.approx(expected[theirs] / (100 if is_share else 1), abs=TOLERANCE), ours
+
+
+@pytest.mark.parametrize("system", ["v1.1_r-net+", "v1.1_Match-LSTM_with_Ans-Ptr", "v2.0_nlnet"])
+def test_every_question_is_scored_as_by_the_official_script(folder, system):
+    version = system[1:4]
+    scores = score_answers(
+        read(folder / f"{system}.json"), read(folder / f"answers_v{version}.json.gz"), version=version
+    )
+    expected = read(folder / f"{system}_per_question.json.gz")
+    assert scores.keys() == expected.keys()
+    for identifier, score in scores.items():
+        assert score == pytest.approx(expected[identifier], abs=1e-12), identifier
+
+
+@pytest.mark.parametrize("system", ["r-net+", "Match-LSTM_with_Ans-Ptr"])
+def test_the_scores_of_version_1_equal_the_official_ones(folder, system):
+    metrics = squad_metrics(read(folder / f"v1.1_{system}.json"), read(folder / "answers_v1.1.json.gz"))
+    expected = read(folder / "expected.json")[f"v1.1_{system}.json"]
+    assert_official(metrics, expected, {name: name for name in ("exact_match", "f1", "total")})
+    assert metrics["missing"] == 0
+
+
+def test_the_scores_of_version_2_equal_the_official_ones(folder):
+    metrics = squad_metrics(read(folder / "v2.0_nlnet.json"), read(folder / "answers_v2.0.json.gz"), "2.0")
+    names = {ours: theirs for ours, theirs in OFFICIAL_NAMES.items() if not ours.startswith("best")}
+    assert_official(metrics, read(folder / "expected.json")["v2.0_nlnet.json"], names)
+
+
+@pytest.mark.parametrize("threshold", ["1.0", "0.5"])
+def test_thresholds_equal_the_official_ones(folder, threshold):
+    metrics = squad_metrics(
+        read(folder / "v2.0_nlnet.json"),
+        read(folder / "answers_v2.0.json.gz"),
+        "2.0",
+        null_odds=read(folder / "v2.0_nlnet_na_prob.json.gz"),
+        null_threshold=float(threshold),
+    )
+    expected = read(folder / "expected.json")["v2.0_nlnet.json"][f"with_na_prob_thresh_{threshold}"]
+    assert_official(metrics, expected, OFFICIAL_NAMES)
+
+
+def test_a_question_without_prediction_is_wrong_and_counted():
+    metrics = squad_metrics({"q1": "Paris"}, {"q1": ["Paris"], "q2": [], "q3": ["a"]}, "2.0")
+    assert metrics["missing"] == 2
+    assert metrics["exact_match"] == pytest.approx(1 / 3)
+    assert metrics["no_answer_f1"] == 0
+
+
+def test_only_the_parts_that_exist_are_reported():
+    metrics = squad_metrics({"q1": ""}, {"q1": []}, "2.0")
+    assert metrics["no_answer_exact_match"] == 1
+    assert "has_answer_exact_match" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("The  a an", ""), ("U.S.A.", "usa"), ("theatre", "theatre"), ("a\u00a0b", "b"), ("ÉCOLE", "école"), ("", "")],
+)
+def test_answers_are_normalized(text, expected):
+    assert normalize_answer(text) == expected
+
+
+def test_nothing_equals_nothing_in_version_2_only():
+    assert score_answer("the", ["a"]) == (1.0, 0.0)
+    assert score_answer("the", ["a"], "2.0") == (1.0, 1.0)
+    assert score_answer("the", ["an", "cat"], "2.0") == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"answers": {}}, "no questions"),
+        ({"version": "3.0"}, "version must be one of"),
+        ({"answers": {"q1": []}}, "use version 2.0"),
+        ({"null_odds": {"q1": 0.0}}, "for version 2.0"),
+        ({"null_threshold": 0.0}, "needs null_odds"),
+        ({"null_odds": {"q2": 0.0}, "version": "2.0"}, "1 have none, 'q1' first"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        squad_metrics(**{"predictions": {"q1": "Paris"}, "answers": {"q1": ["Paris"]}, **arguments})

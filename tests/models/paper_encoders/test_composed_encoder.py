@@ -1,0 +1,247 @@
+"""What holds of every encoder that heads take, whatever it is made of."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.freeze import freeze_layers
+from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.models.reinitialize import reinitialize_top_blocks
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.step import TrainStep
+from tests.models.composed import BILSTMS, FEATURES, KINDS, make_encoder
+from tests.toys import VOCABULARY, toy_preprocessor, toy_reviews
+
+COMPOSED = KINDS[2:]
+
+
+def random_inputs(batch=4, length=10, seed=0):
+    generator = np.random.default_rng(seed)
+    lengths = np.append(generator.integers(2, length, batch - 1), length)
+    return {
+        "token_ids": generator.integers(5, len(VOCABULARY), [batch, length]).astype("int32"),
+        "segment_ids": generator.integers(0, 2, [batch, length]).astype("int32"),
+        "padding_mask": (np.arange(length) < lengths[:, None]).astype("int32"),
+    }
+
+
+def array(tensor):
+    return np.array(tensor, "float32")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_nothing(kind):
+    encoder, inputs = make_encoder(kind), random_inputs()
+    real, outputs = inputs["padding_mask"] == 1, encoder(inputs)
+    others = dict(inputs, token_ids=np.where(real, inputs["token_ids"], 7))
+    longer = {
+        name: np.pad(values, [(0, 0), (0, 3)], constant_values=name != "padding_mask")
+        for name, values in inputs.items()
+    }
+    for changed in (others, longer):
+        again = encoder(changed)
+        np.testing.assert_allclose(again["pooled_output"], outputs["pooled_output"], atol=1e-5)
+        found = array(again["sequence_output"])[:, :10][real]
+        np.testing.assert_allclose(found, array(outputs["sequence_output"])[real], atol=1e-5)
+    for row, length in enumerate(inputs["padding_mask"].sum(axis=1)):
+        alone = encoder({name: values[row : row + 1, :length] for name, values in inputs.items()})
+        np.testing.assert_allclose(alone["pooled_output"][0], outputs["pooled_output"][row], atol=1e-5)
+
+
+def changes(encoder, inputs, place, name):
+    """The largest change of a row's outputs when the token at a place changes: [batch, ...] without the last axis."""
+    ids = inputs["token_ids"].copy()
+    ids[:, place] = np.where(ids[:, place] == 6, 7, 6)
+    difference = array(encoder({**inputs, "token_ids": ids})[name]) - array(encoder(inputs)[name])
+    return np.abs(difference).max(axis=-1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pooled_output_sees_every_token_and_no_padding(kind):
+    encoder, inputs = make_encoder(kind), random_inputs()
+    seen = np.stack([changes(encoder, inputs, place, "pooled_output") for place in range(10)], axis=1)
+    np.testing.assert_array_equal(seen > 0, inputs["padding_mask"] == 1)
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_every_token_sees_both_sides(kind):
+    encoder, inputs = make_encoder(kind), {"token_ids": random_inputs()["token_ids"]}
+    for place in (0, 5, 9):
+        assert (changes(encoder, inputs, place, "sequence_output") > 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "bfloat16", "mixed_float16"])
+def test_low_precision_is_near(kind, dtype):
+    encoder, low = make_encoder(kind), make_encoder(kind, dtype=dtype)
+    for one, two in zip(encoder.weights, low.weights, strict=True):
+        two.assign(tf.cast(one, two.dtype))
+    inputs = random_inputs()
+    exact, outputs = encoder(inputs), low(inputs)
+    real = inputs["padding_mask"] == 1
+    np.testing.assert_allclose(array(outputs["pooled_output"]), exact["pooled_output"], atol=0.1)
+    np.testing.assert_allclose(array(outputs["sequence_output"])[real], array(exact["sequence_output"])[real], atol=0.1)
+    assert {keras.backend.standardize_dtype(output.dtype) for output in outputs.values()} == {low.compute_dtype}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_of_padding_is_finite(kind):
+    inputs = random_inputs()
+    inputs["padding_mask"][1] = 0
+    for values in make_encoder(kind)(inputs).values():
+        assert np.isfinite(array(values)).all()
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_hidden_states(kind):
+    encoder, inputs = make_encoder(kind), random_inputs()
+    outputs = encoder(inputs, return_hidden_states=True)
+    assert len(outputs["hidden_states"]) == 3 + BILSTMS.get(kind, 0)
+    np.testing.assert_array_equal(outputs["hidden_states"][-1], outputs["sequence_output"])
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+@pytest.mark.parametrize("with_pooler", [True, False])
+def test_keras_saves_it(tmp_path, kind, with_pooler):
+    encoder, inputs = make_encoder(kind, with_pooler, dtype="mixed_bfloat16"), random_inputs()
+    freeze_layers(encoder, "encoder")
+    encoder.save(tmp_path / "encoder.keras")
+    loaded = keras.models.load_model(tmp_path / "encoder.keras")
+    assert loaded.get_config() == encoder.get_config()
+    assert len(loaded.trainable_variables) == len(encoder.trainable_variables) < len(encoder.weights)
+    for one, two in zip(encoder.variables, loaded.variables, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for name, values in encoder(inputs).items():
+        np.testing.assert_array_equal(array(loaded(inputs)[name]), array(values))
+    assert ("pooled_output" in encoder(inputs)) == with_pooler
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_tensorflow_checkpoints_keep_every_weight(tmp_path, kind):
+    encoder = make_encoder(kind)
+    file = tf.train.Checkpoint(model=encoder).write(str(tmp_path / "checkpoint"))
+    for variable in encoder.weights:
+        variable.assign(variable + 1.0)
+    expected = [array(variable) - 1.0 for variable in encoder.weights]
+    tf.train.Checkpoint(model=encoder).read(file).expect_partial()
+    for variable, value in zip(encoder.weights, expected, strict=True):
+        np.testing.assert_allclose(variable, value, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_a_path_names_one_variable(kind):
+    encoder = make_encoder(kind)
+    variables = encoder.variables_by_path("encoder/")
+    assert {id(variable) for variable in variables.values()} == {id(weight) for weight in encoder.weights}
+    assert len(variables) == len(encoder.weights)
+    places = {
+        "two_directions": "encoder/right_to_left/pooler/bias",
+        "left_to_right_bilstm": "encoder/bilstm_pooler/bias",
+        FEATURES: "encoder/bilstm_1/forward/lstm_cell/bias",
+    }
+    assert places[kind] in variables
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_freezing(kind):
+    encoder = make_encoder(kind)
+    freeze_layers(encoder, 1)
+    for part in encoder.bert_encoders():
+        learning = [layer.trainable for layer in (part.embeddings, *part.transformer_blocks)]
+        assert learning == [False, False, kind != FEATURES]
+    freeze_layers(encoder, "encoder")
+    left = [path for path, variable in encoder.variables_by_path().items() if variable.trainable]
+    assert all("bilstm" in path or "layer_mix" in path for path in left)
+    assert bool(left) == (kind in BILSTMS)
+    with pytest.raises(ValueError, match="a number of blocks from 1 to 2; got 3"):
+        freeze_layers(encoder, 3)
+    encoder.trainable = False
+    assert not encoder.trainable_variables
+    encoder.trainable = True
+    assert len(encoder.trainable_variables) == len(encoder.weights)
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_blocks_begin_anew(kind):
+    encoder = make_encoder(kind)
+    if kind == FEATURES:
+        with pytest.raises(ValueError, match="transformer_block_1 cannot begin anew and be frozen"):
+            reinitialize_top_blocks(encoder, 1)
+        return
+    before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
+    reinitialize_top_blocks(encoder, 1, seed=3)
+    after = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
+    kernels = [path for path in before if path.endswith("/kernel") and "bilstm" not in path]
+    changed = {path for path in kernels if not np.array_equal(before[path], after[path])}
+    assert changed == {path for path in kernels if "transformer_block_1/" in path or "/pooler/" in path}
+    if kind == "two_directions":
+        path = "transformer_block_1/output/kernel"
+        assert not np.array_equal(after[f"left_to_right/{path}"], after[f"right_to_left/{path}"])
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_layer_wise_rates(kind):
+    encoder = make_encoder(kind)
+    before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
+    optimizer = BertAdamW(
+        1.0, learning_rate_factors=encoder.learning_rate_factors(0.5), weight_decay=0.0, clip_norm=1e9
+    )
+    optimizer.build(encoder.trainable_variables)
+    optimizer.apply([tf.ones(variable.shape) for variable in encoder.trainable_variables], encoder.trainable_variables)
+    steps = {path: before[path] - array(variable) for path, variable in encoder.variables_by_path().items()}
+    full = next(step.ravel()[0] for path, step in steps.items() if "pooler/" in path)
+    learning = [path for path, variable in encoder.variables_by_path().items() if variable.trainable]
+    for path, step in ((path, steps[path]) for path in learning):
+        factors = {"embeddings/": 0.125, "transformer_block_0/": 0.25, "transformer_block_1/": 0.5}
+        factor = next((factor for name, factor in factors.items() if name in path), 1.0)
+        np.testing.assert_allclose(step, factor * full, rtol=1e-4, err_msg=path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_a_classifier_learns_in_a_compiled_step(kind):
+    encoder = make_encoder(kind, num_hidden_layers=1)
+    classifier = BertClassifier(encoder, ["negative", "positive"], toy_preprocessor(), seed=1)
+    texts, labels = toy_reviews(64)
+    batch = classifier.preprocessor(texts), classifier.encode_labels(labels)
+    step = TrainStep(classifier, BertAdamW(3e-3), jit_compile=True, seed=1)
+    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    losses = [float(step.run(batches, first, 10)["last_loss_terms"]["loss"]) for first in (0, 10, 20)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_every_head_takes_it(kind):
+    inputs = random_inputs()
+    spans = BertSpanLabeler(make_encoder(kind, with_pooler=False))(inputs)
+    assert tuple(spans["start_logits"].shape) == (4, 10)
+    questions = {name: values.reshape(2, 2, 10) for name, values in inputs.items()}
+    assert tuple(BertMultipleChoice(make_encoder(kind))(questions).shape) == (2, 2)
+    with pytest.raises(ValueError, match="made with with_pooler=True"):
+        BertMultipleChoice(make_encoder(kind, with_pooler=False))
+    with pytest.raises(ValueError, match="a BertEncoder is pre-trained"):
+        BertPretrainer(make_encoder(kind))
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_it_is_called_on_ids(kind):
+    with pytest.raises(ValueError, match="a model is called on ids"):
+        make_encoder(kind)(["a text"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["left_to_right", *COMPOSED])
+def test_a_classifier_is_served_as_it_predicts(tmp_path, kind):
+    encoder = make_encoder(kind, num_hidden_layers=1)
+    classifier = BertClassifier(encoder, ["negative", "positive"], toy_preprocessor(), seed=1)
+    texts, _ = toy_reviews(9)
+    expected = classifier.predict_probabilities(texts)
+    served = tf.saved_model.load(classifier.export(tmp_path / "1")).signatures["serving_default"]
+    np.testing.assert_allclose(served(text=tf.constant(texts))["probabilities"], expected, atol=1e-5)
+    np.testing.assert_allclose(served(text=tf.constant(texts[:1]))["probabilities"], expected[:1], atol=1e-5)
+    low = tf.saved_model.load(classifier.export(tmp_path / "2", dtype="bfloat16")).signatures["serving_default"]
+    np.testing.assert_allclose(low(text=tf.constant(texts))["probabilities"], expected, atol=0.05)

@@ -1,0 +1,71 @@
+"""The loop of `predict`."""
+
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.models.inference import Predictor
+from tests.toys import toy_classifier, toy_reviews
+
+
+def batches_of(*values):
+    return tf.data.Dataset.from_tensor_slices({"token_ids": tf.constant(values)}).batch(1)
+
+
+def test_the_order_is_kept_when_a_later_batch_is_ready_first():
+    finished = []
+
+    def slow_first(value):
+        time.sleep(0.2 if value == 1 else 0.0)
+        finished.append(int(value))
+        return value
+
+    def model(batch, training):
+        return tf.py_function(slow_first, [batch["token_ids"][0]], tf.int32)[None]
+
+    outputs = Predictor()(model, batches_of(1, 2, 3, 4, 5), verbose=0)
+    assert outputs.tolist() == [1, 2, 3, 4, 5]
+    assert finished[0] == 2
+
+
+def test_one_function_serves_all_lengths():
+    traced = []
+
+    def model(batch, training):
+        traced.append(training)
+        return tf.reduce_sum(batch["token_ids"], axis=1)
+
+    lengths = np.arange(1, 9)
+    rows = tf.data.Dataset.from_tensor_slices(tf.ragged.range(lengths))
+    dataset = rows.map(lambda row: {"token_ids": row}).padded_batch(1)
+    predictor = Predictor()
+    for _ in range(2):
+        assert predictor(model, dataset, verbose=0).tolist() == (lengths * (lengths - 1) // 2).tolist()
+    assert traced == [False]
+
+
+def test_on_a_tpu_batches_have_one_shape(monkeypatch):
+    texts, _ = toy_reviews(11)
+    model = toy_classifier()
+    expected = model.predict(texts, batch_size=4, verbose=0)
+    specs = []
+
+    def predictor(model, batches, verbose):
+        specs.append(batches.element_spec["token_ids"].shape.as_list())
+        return Predictor()(model, batches, verbose)
+
+    monkeypatch.setattr("keras_bert.training.strategy.needs_static_shapes", lambda strategy: True)
+    model._predictor = predictor
+    np.testing.assert_allclose(model.predict(texts, batch_size=4, verbose=0), expected, atol=1e-6)
+    assert specs[0][0] == 4
+    assert specs[0][1] % 8 == 0
+
+
+def test_an_error_in_a_batch_is_raised():
+    def model(batch, training):
+        return tf.debugging.check_numerics(1.0 / tf.cast(batch["token_ids"], tf.float32), "division")
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="division"):
+        Predictor()(model, batches_of(1, 0, 2), verbose=0)

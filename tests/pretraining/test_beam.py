@@ -1,0 +1,209 @@
+"""Beam makes the files of the streaming mode, on any runner and after any failure."""
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from keras_bert.pretraining import beam as beam_module
+from keras_bert.pretraining.beam import build_pipeline, load_beam, make_shard, make_shards_with_beam
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.shards import Shard, plan_shards
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker, make_shards, missing_shards
+from tests.forked import run as run_forked
+from tests.pretraining.corpora import contents, tokenizer, write_corpus, write_vocabulary
+
+ROOT = Path(__file__).parents[3]
+SHARD_BYTES = 2000
+# A job server of Beam's own in this process takes the serialized pipeline that would go to Flink, and workers are
+# threads of it.
+EMBEDDED = ["--job_endpoint=embed", "--environment_type=LOOPBACK"]
+
+
+@pytest.fixture(scope="module")
+def apache_beam():
+    try:
+        return load_beam()
+    except ImportError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def plan(tmp_path):
+    return plan_shards(write_corpus(tmp_path / "corpus"), SHARD_BYTES)
+
+
+@pytest.fixture
+def job(tmp_path, plan):
+    return _job(tmp_path / "beam", plan)
+
+
+@pytest.fixture
+def expected(tmp_path, plan):
+    """The files of the streaming mode, byte for byte."""
+    folder = tmp_path / "streaming"
+    assert len(list(make_shards(_job(folder, plan), plan))) == len(plan) > 3
+    return contents(folder)
+
+
+def _job(folder, plan):
+    settings = InstanceSettings(sequence_length=24, max_predictions=4)
+    return ShardJob(str(folder), len(plan), tokenizer().get_config(), settings, copies=2)
+
+
+def test_the_same_files_as_streaming(apache_beam, job, plan, expected):
+    counts = make_shards_with_beam(job, plan)
+    assert contents(Path(job.folder)) == expected
+    assert (counts, []) == missing_shards(job, plan)[::-1]
+    assert all(one["instances"] for one in counts)
+
+
+@pytest.mark.slow
+def test_the_same_files_with_several_workers(apache_beam, job, plan, expected, monkeypatch):
+    # Workers are processes of their own: in this one no shard is made.
+    monkeypatch.setattr(ShardMaker, "__call__", lambda maker, shard: pytest.fail("made in the process of the pipeline"))
+    make_shards_with_beam(job, plan, num_workers=2)
+    assert contents(Path(job.folder)) == expected
+
+
+@pytest.mark.slow
+def test_the_same_files_from_a_portable_runner(apache_beam, job, plan, expected):
+    make_shards_with_beam(job, plan, "flink", options=EMBEDDED)
+    assert contents(Path(job.folder)) == expected
+
+
+def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
+    make_shards_with_beam(job, plan)
+    folder = Path(job.folder)
+    lost = job.paths(plan[1])[0]
+    os.remove(lost + ".json")
+    (folder / f".{Path(lost).name}.unfinished-1").write_bytes(b"half a shard")
+    times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+    missing, finished = missing_shards(job, plan)
+    assert [shard.number for shard in missing] == [1]
+    assert len(finished) == len(plan) - 1
+    make_shards_with_beam(job, missing)
+    assert contents(folder) == expected
+    made = {path.name for path in folder.iterdir() if path.stat().st_mtime_ns != times.get(path.name)}
+    lost_names = {Path(path).name for path in job.paths(plan[1])}
+    assert made == lost_names | {f"{name}.json" for name in lost_names}
+
+
+def test_nothing_is_missing(apache_beam, job):
+    assert make_shards_with_beam(job, []) == []
+
+
+def test_a_shard_made_twice_at_once_is_whole(apache_beam, tmp_path, job, plan, expected):
+    """As when a runner takes a worker for lost that is only slow: the two share nothing but the folder."""
+    os.mkdir(job.folder)
+    makers = [ShardMaker(job), ShardMaker(job)]
+    with ThreadPoolExecutor(2) as threads:
+        for shard in plan:
+            one, other = threads.map(lambda maker, shard=shard: maker(shard), makers)
+            assert one == other
+    assert contents(Path(job.folder)) == expected
+
+
+def test_a_worker_makes_shards_of_several_jobs(apache_beam, tmp_path, plan, expected):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    for shard in plan:
+        for folder in folders:
+            make_shard(shard, _job(folder, plan))
+    assert contents(folders[0]) == contents(folders[1]) == expected
+
+
+def test_counters_say_how_far_it_is(apache_beam, job, plan):
+    os.mkdir(job.folder)
+    with apache_beam.Pipeline(beam_module.RUNNERS["direct"]) as pipeline:
+        build_pipeline(pipeline, job, plan[:2])
+    counters = pipeline.result.metrics().query()["counters"]
+    found = {counter.key.metric.name: counter.committed for counter in counters}
+    _, finished = missing_shards(job, plan)
+    assert len(finished) == 2
+    assert found["instances"] == sum(facts["instances"] for facts in finished) > 0
+    assert found["documents"] == sum(facts["documents"] for facts in finished) > 0
+
+
+def test_an_error_of_a_worker_names_file_and_byte(apache_beam, tmp_path, job, plan):
+    path, start, _ = plan[1].pieces[0]
+    with open(path, "r+b") as file:
+        file.seek(start + 5)
+        file.write(b"\xff")
+    with pytest.raises(RuntimeError, match=rf"^the pipeline failed: {path} is not UTF-8: byte {start + 5} [^\n]*$"):
+        make_shards_with_beam(job, plan)
+    assert not [name for name in os.listdir(job.folder) if "unfinished" in name]
+
+
+@pytest.mark.slow
+def test_the_program(apache_beam, tmp_path, expected, plan, job):
+    def run(*arguments):
+        corpus = sorted({piece[0] for shard in plan for piece in shard.pieces})
+        return run_forked(
+            [
+                *(sys.executable, "-m", "tools.create_pretraining_data", f"--input_file={','.join(corpus)}"),
+                *(f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}", f"--output_dir={tmp_path / 'made'}"),
+                *("--max_seq_length=24", "--max_predictions_per_seq=4", "--dupe_factor=2"),
+                *(f"--shard_megabytes={SHARD_BYTES / 1e6}", "--runner=direct", *arguments),
+            ],
+            cwd=ROOT,
+        )
+
+    answer = run("--", "--flink_mastr=localhost:8081")
+    assert answer.returncode == 1
+    assert "Beam has no pipeline options --flink_mastr=localhost:8081" in answer.stderr
+    answer = run("--", "--job_name=shards")
+    assert answer.returncode == 0, answer.stderr[-2000:]
+    assert contents(tmp_path / "made") == expected
+
+    damaged = Path(plan[0].pieces[0][0])
+    damaged.write_bytes(b"\xff" + damaged.read_bytes()[1:])
+    os.remove(tmp_path / "made" / (Path(job.paths(plan[0])[0]).name + ".json"))
+    answer = run("--num_workers=2")
+    assert answer.returncode == 1
+    assert f"{damaged} is not UTF-8: byte 0 cannot be decoded" in answer.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(runner="local"), "runner must be one of direct, flink, spark, dataflow, got 'local'"),
+        (dict(num_workers=0), "num_workers must be at least 1, got 0"),
+        (dict(runner="spark", num_workers=2), "num_workers is for the runner direct"),
+        (dict(options=["--direct_num_worker=2"]), "Beam has no pipeline options --direct_num_worker=2"),
+        (dict(options=["input.txt"]), "Beam has no pipeline options input.txt"),
+    ],
+)
+def test_bad_arguments(apache_beam, job, plan, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_shards_with_beam(job, plan, **arguments)
+    assert not os.path.exists(job.folder)
+
+
+def test_a_cluster_needs_absolute_paths(apache_beam, job, plan, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="beam is a relative path"):
+        make_shards_with_beam(_job("beam", plan), plan, "flink", options=EMBEDDED)
+    shards = [Shard(0, (("corpus/0.txt", 0, 10),))]
+    with pytest.raises(ValueError, match=r"corpus/0\.txt is a relative path"):
+        make_shards_with_beam(job, shards, "flink", options=EMBEDDED)
+    assert not os.path.exists(job.folder)
+
+
+def test_workers_that_write_elsewhere(apache_beam, job, plan, monkeypatch):
+    monkeypatch.setattr(beam_module, "make_shard", lambda shard, job: {})
+    with pytest.raises(RuntimeError, match=f"{len(plan)} of {len(plan)} shards are not in .*another file system"):
+        make_shards_with_beam(job, plan)
+
+
+def test_without_beam(job, plan, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras-bert-zoo\[beam\]'.*pip install -e '\.\[beam\]'"):
+        make_shards_with_beam(job, plan)
+    assert not os.path.exists(job.folder)

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from keras_bert.pretraining.instance_settings import InstanceSettings
+
+
+def test_the_defaults_are_those_of_the_original():
+    assert json.loads(json.dumps(InstanceSettings().to_dict())) == {
+        "sequence_length": 128,
+        "max_predictions": 20,
+        "seed": 12345,
+        "next_sentence": "nsp",
+        "short_sequence_rate": 0.1,
+        "fill_to_length": True,
+        "masking_rate": 0.15,
+        "whole_words": False,
+        "mask_share": 0.8,
+        "random_share": 0.1,
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"sequence_length": 4}, r"sequence_length must be at least 5 .*, got 4"),
+        ({"max_predictions": 0}, r"max_predictions must be at least 1, got 0"),
+        ({"next_sentence": "next"}, r"next_sentence must be one of nsp, sop, none, got 'next'"),
+        ({"short_sequence_rate": 1.1}, r"short_sequence_rate must be from 0 to 1, got 1.1"),
+        ({"short_sequence_rate": float("nan")}, r"short_sequence_rate .* got nan"),
+        ({"masking_rate": 0}, r"masking_rate must be above 0 and at most 1, got 0"),
+        ({"masking_rate": 15}, r"masking_rate must be above 0 and at most 1, got 15"),
+        ({"mask_share": 0.9, "random_share": 0.2}, r"together at most 1, got 0.9 and 0.2"),
+        ({"random_share": -0.1}, r"at least 0 and together at most 1, got 0.8 and -0.1"),
+        ({"next_sentence": "none", "fill_to_length": False}, r"fill_to_length=False .* has no pairs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        InstanceSettings(**arguments)
+
+
+def test_the_ends_of_the_ranges():
+    least = {"sequence_length": 5, "max_predictions": 1, "short_sequence_rate": 0, "mask_share": 0}
+    most = {"short_sequence_rate": 1, "masking_rate": 1, "mask_share": 0.9, "random_share": 0.1}
+    for values in (least, most):
+        assert values.items() <= InstanceSettings(**values).to_dict().items()

@@ -1,0 +1,339 @@
+"""Instances made while the model trains are those of the files, in another order and with other masks in each epoch."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.pretraining.instance_maker import InstanceMaker
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.on_the_fly import text_batches
+from keras_bert.pretraining.records import parse
+from keras_bert.pretraining.row_packing import packed
+from keras_bert.pretraining.shards import Shard, plan_shards
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker
+from tests.pretraining.corpora import VOCABULARY, WORDS, records, rows, tokenizer, write_corpus
+
+ROOT = Path(__file__).parents[3]
+SHARD_BYTES = 2000
+TASKS = ("nsp", "sop", "none")
+
+
+def settings(**changes):
+    return InstanceSettings(**{"sequence_length": 24, "max_predictions": 4, "seed": 3, **changes})
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    paths = write_corpus(tmp_path_factory.mktemp("corpus") / "text", files=3, documents=20, sentences=5)
+    plan = plan_shards(paths, SHARD_BYTES)
+    assert len(plan) == 5
+    return plan
+
+
+@pytest.fixture
+def shards_read(monkeypatch):
+    """The numbers of the shards that are read, in their order."""
+    numbers = []
+    read = InstanceMaker.read
+    monkeypatch.setattr(InstanceMaker, "read", lambda self, shard: numbers.append(shard.number) or read(self, shard))
+    return numbers
+
+
+def epoch_rows(plan, epoch, epochs=1, batch_size=1, **arguments):
+    made = settings(**arguments.pop("settings", {}))
+    return rows(text_batches(plan, tokenizer(), made, batch_size, first_epoch=epoch, epochs=epochs, **arguments))
+
+
+def streamed_rows(plan, made, copies, folder):
+    """What is written as each copy of a corpus, by shard."""
+    job = ShardJob(str(folder), len(plan), tokenizer().get_config(), made, copies)
+    os.makedirs(folder)
+    make, found = ShardMaker(job), [{} for _ in range(copies)]
+    for shard in plan:
+        make(shard)
+        for copy, path in enumerate(job.paths(shard)):
+            stored = tf.constant(records(path))
+            found[copy][shard.number] = rows([parse(stored, "bert", made.sequence_length, made.max_predictions)])
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task):
+    made = settings(next_sentence=task, whole_words=task == "sop")
+    copies = streamed_rows(plan, made, 2, tmp_path / "files")
+    first, second = ([row for number in copy for row in copy[number]] for copy in copies)
+    # Other sentences, or at least other masks; of a few tokens they may be the same.
+    assert len(first) > 60 and len(set(first) & set(second)) < 0.1 * len(first)
+    changes = {"next_sentence": task, "whole_words": task == "sop"}
+    found = [epoch_rows(plan, epoch, settings=changes) for epoch in (0, 1)]
+    assert Counter(found[0]) == Counter(first)
+    assert Counter(found[1]) == Counter(second)
+    assert found[0] != first
+    both = text_batches(plan, tokenizer(), made, batch_size=2, epochs=2)
+    assert len(rows(both)) == (len(first) + len(second)) // 2 * 2
+
+
+def test_some_shards_of_a_plan_give_what_they_give_in_files(plan, tmp_path):
+    (files,) = streamed_rows(plan, settings(), 1, tmp_path / "files")
+    assert Counter(epoch_rows(plan[3:], 0)) == Counter(files[3] + files[4])
+
+
+@pytest.mark.slow
+def test_the_workers_share_out_the_shards_of_an_epoch(plan, shards_read):
+    for workers, epochs in ((2, 3), (5, 1)):
+        dealt = [[] for _ in range(workers)]
+        for epoch in range(epochs):
+            parts = []
+            for worker in range(workers):
+                shards_read.clear()
+                parts += epoch_rows(plan, epoch, worker_index=worker, num_workers=workers)
+                dealt[worker].append(shards_read[1:])  # the first was read to see whether there are instances
+            assert Counter(parts) == Counter(epoch_rows(plan, epoch))
+            assert sorted(number for shares in dealt for number in shares[epoch]) == [0, 1, 2, 3, 4]
+        assert len({tuple(shares[0]) for shares in dealt}) == workers
+        sizes = [sum(map(len, shares)) for shares in dealt]
+        assert max(sizes) - min(sizes) <= 1 and sum(sizes) == 5 * epochs  # not only in each epoch
+
+
+def test_a_worker_goes_on_where_its_epoch_ends(plan):
+    for worker in range(2):
+        stream = epoch_rows(plan, 1, epochs=2, worker_index=worker, num_workers=2)
+        parts = [epoch_rows(plan, epoch, worker_index=worker, num_workers=2) for epoch in (1, 2)]
+        assert Counter(stream) == Counter(parts[0] + parts[1])
+
+
+def test_shards_come_in_another_order_in_each_epoch(plan, shards_read):
+    orders = []
+    for epoch in range(4):
+        shards_read.clear()
+        epoch_rows(plan, epoch)
+        orders.append(tuple(shards_read[1:]))
+    assert all(sorted(order) == [0, 1, 2, 3, 4] for order in orders)
+    assert len(set(orders)) > 2
+
+
+def test_the_same_tokens_have_other_masks_in_another_epoch(plan):
+    made = settings(next_sentence="none", short_sequence_rate=0.0)
+    masks = []
+    for epoch in (0, 1, 7):
+        of_text = {}
+        for batch in text_batches(plan, tokenizer(), made, 1, first_epoch=epoch, epochs=1).as_numpy_iterator():
+            original, number = batch["token_ids"][0].copy(), int(batch["masked_weights"].sum())
+            original[batch["masked_positions"][0, :number]] = batch["masked_labels"][0, :number]
+            of_text[original.tobytes()] = batch["masked_positions"].tolist()
+        masks.append(of_text)
+    assert masks[0].keys() == masks[1].keys() == masks[2].keys() and len(masks[0]) > 60
+    for other in masks[1:]:
+        assert np.mean([masks[0][text] == other[text] for text in other]) < 0.1
+
+
+def test_another_seed_gives_other_instances(plan):
+    found = [epoch_rows(plan, 0, settings={"seed": seed}) for seed in (3, 3, 4)]
+    assert found[0] == found[1]
+    assert not set(found[0]) & set(found[2])
+
+
+HASH = """
+import hashlib, sys
+from keras_bert.pretraining.on_the_fly import text_batches
+from keras_bert.pretraining.shards import plan_shards
+from tests.pretraining.corpora import tokenizer
+from tests.pretraining.test_on_the_fly import SHARD_BYTES, rows, settings
+
+batches = text_batches(plan_shards(sys.argv[1:], SHARD_BYTES), tokenizer(), settings(), batch_size=8).take(50)
+print(hashlib.sha256(b"".join(rows(batches))).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_another_process_makes_the_same_batches(plan):
+    paths = list(dict.fromkeys(path for shard in plan for path, _, _ in shard.pieces))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    command = [sys.executable, "-c", HASH, *paths]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    batches = text_batches(plan, tokenizer(), settings(), batch_size=8).take(50)
+    assert printed.strip() == hashlib.sha256(b"".join(rows(batches))).hexdigest()
+
+
+def test_shapes_are_known_before_a_batch_is_made(plan):
+    batches = text_batches(plan, tokenizer(), settings(), batch_size=8)
+    shapes = {name: tuple(spec.shape) for name, spec in batches.element_spec.items()}
+    tokens, predictions = ("token_ids", "segment_ids", "padding_mask"), ("masked_positions", "masked_labels")
+    expected = {**dict.fromkeys(tokens, (8, 24)), **dict.fromkeys((*predictions, "masked_weights"), (8, 4))}
+    assert shapes == {**expected, "next_sentence_labels": (8,)}
+    dtypes = {name: spec.dtype for name, spec in batches.element_spec.items()}
+    assert dtypes.pop("masked_weights") == tf.float32 and set(dtypes.values()) == {tf.int32}
+
+
+def write_shards(folder, sizes):
+    """Shards of one file each, whose lines are of one word that no other shard has."""
+    plan = []
+    for number, size in enumerate(sizes):
+        path = folder / f"{number}.txt"
+        path.write_text(f"{' '.join([WORDS[number]] * 6)}\n\n" * size)
+        plan.append(Shard(number, ((str(path), 0, path.stat().st_size),)))
+    return plan
+
+
+def sources(batch):
+    """How many instances of a batch are of which shard of `write_shards`."""
+    words = [VOCABULARY[label] for label in batch["masked_labels"].numpy()[:, 0]]
+    return Counter(WORDS.index(word) for word in words)
+
+
+def test_the_shards_that_are_open_are_mixed_evenly_and_with_others_each_time(tmp_path):
+    plan = write_shards(tmp_path, [128] * 4)
+    arguments = (plan, tokenizer(), settings(sequence_length=8, next_sentence="none", short_sequence_rate=0))
+    for at_once in (1, 2):
+        batches = [
+            sources(batch) for batch in text_batches(*arguments, batch_size=128, shards_at_once=at_once, epochs=4)
+        ]
+        assert len(batches) == 16
+        assert all(set(batch.values()) == {128 // at_once} for batch in batches)
+        if at_once == 2:
+            assert len({tuple(sorted(batch)) for batch in batches}) > 2
+
+
+def saved_and_restored(dataset, again, position, path):
+    """A fresh iterator of another dataset, set to where one stood after so many elements."""
+    iterator = iter(dataset)
+    for _ in range(position):
+        next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).write(str(path))
+    restored = iter(again)
+    tf.train.Checkpoint(iterator=restored).read(saved)
+    return restored
+
+
+def take_rows(iterator, number):
+    return rows(next(iterator) for _ in range(number))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_restored_iterator_goes_on(plan, tmp_path, workers):
+    batches, again = (text_batches(plan, tokenizer(), settings(), 8, num_workers=workers) for _ in range(2))
+    expected = rows(batches.take(35))
+    for position in (0, 1, 5, 8, 9, 10, 20):  # a shard has some 20 instances, an epoch some 100
+        restored = saved_and_restored(batches, again, position, tmp_path / "place")
+        assert take_rows(restored, 15) == expected[8 * position : 8 * position + 120]
+    assert sum(file.stat().st_size for file in tmp_path.glob("place*")) < 20_000
+
+
+def test_a_restored_iterator_reads_the_shards_again_that_were_open(tmp_path, shards_read):
+    # One stays open while others come and go.
+    plan = write_shards(tmp_path, [640, *[64] * 6])
+    made = settings(sequence_length=8, next_sentence="none", short_sequence_rate=0)
+    batches = text_batches(plan, tokenizer(), made, batch_size=64)
+    expected = rows(batches.take(26))
+    for position in (1, 6, 9, 18):
+        shards_read.clear()
+        restored = saved_and_restored(batches, batches, position, tmp_path / "place")
+        read_before = len(shards_read)
+        assert take_rows(restored, 8) == expected[64 * position : 64 * position + 512]
+        assert len(shards_read) - read_before <= 8 + 4, (position, shards_read)
+
+
+@pytest.mark.slow
+def test_rows_that_are_packed(plan, tmp_path):
+    def packed_rows(epochs=None):
+        batches = text_batches(plan, tokenizer(), settings(), 8, epochs=epochs)
+        return packed(batches, sequence_length=64, most_predictions=12, window=50, seed=1).batch(4)
+
+    single = list(text_batches(plan, tokenizer(), settings(), 8, epochs=1).as_numpy_iterator())
+    together = list(packed_rows(epochs=1).as_numpy_iterator())
+    for name in ("padding_mask", "masked_weights"):
+        assert sum(batch[name].sum() for batch in together) == sum(batch[name].sum() for batch in single)
+    assert sum(batch["next_sentence_weights"].sum() for batch in together) == 8 * len(single)
+    assert packed_rows().element_spec["token_ids"].shape[1:] == [64]
+
+    expected = rows(packed_rows().take(20))
+    for position in (0, 1, 7):
+        restored = saved_and_restored(packed_rows(), packed_rows(), position, tmp_path / "place")
+        assert take_rows(restored, 10) == expected[4 * position : 4 * position + 40]
+
+
+def bad_corpus(tmp_path, place):
+    good = b"river stone light\nwalked bright\n\n" * 20
+    paths = []
+    for number in range(4):
+        path = tmp_path / f"{number}.txt"
+        path.write_bytes(good + b"caf\xe9\n" + good if number == place else good * 2)
+        paths.append(str(path))
+    return paths, len(good) + 3
+
+
+def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
+    paths, byte = bad_corpus(tmp_path, place=2)
+    batches = text_batches(plan_shards(paths, 600), tokenizer(), settings(), batch_size=4)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"ValueError: {paths[2]} is not UTF-8: byte {byte} cannot"
+    ):
+        for _ in batches.take(200):
+            pass
+
+
+def test_what_is_not_utf_8_at_the_beginning_is_known_at_once(tmp_path):
+    paths, byte = bad_corpus(tmp_path, place=0)
+    with pytest.raises(ValueError, match=f"{paths[0]} is not UTF-8: byte {byte} cannot"):
+        text_batches(plan_shards(paths), tokenizer(), settings(), batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "needed"),
+    [
+        ("river stone\n\n" * 50, "sop", "documents of two sentences or more"),
+        ("\n \n" * 50, "nsp", "documents of a sentence or more"),
+        ("\u200b\n\x07\n" * 50, "none", "documents of a sentence or more"),  # nothing is left of such characters
+    ],
+)
+def test_a_text_without_instances_is_refused_instead_of_searched_without_end(tmp_path, text, task, needed):
+    (tmp_path / "corpus.txt").write_text(text)
+    plan = plan_shards([str(tmp_path / "corpus.txt")], 100)
+    assert len(plan) > 1
+    with pytest.raises(ValueError, match=f"the text gives no instances: next_sentence='{task}' needs {needed}"):
+        text_batches(plan, tokenizer(), settings(next_sentence=task), batch_size=4)
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+def test_shards_without_instances_are_passed_over(tmp_path, place):
+    texts = ["river stone\n\n" * 50] * 5
+    texts[place] = ("river stone\nlight walked\n" * 20 + "\n") * 4
+    plan = []
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+        plan.append(Shard(number, ((str(tmp_path / f"{number}.txt"), 0, len(text)),)))
+    for worker in range(2):
+        batches = text_batches(plan, tokenizer(), settings(next_sentence="sop"), 4, worker, num_workers=2)
+        assert len(rows(batches.take(5))) == 20
+    assert len(epoch_rows(plan, 0, settings={"next_sentence": "sop"})) > 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
+        ({"shards_at_once": 0}, "shards_at_once must be at least 1, got 0"),
+        ({"first_epoch": -1}, "first_epoch must be at least 0, got -1"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"worker_index": 2, "num_workers": 2}, "worker_index must be from 0 to 1, got 2"),
+        ({"worker_index": -1}, "worker_index must be from 0 to 0, got -1"),
+        ({"num_workers": 6}, "the text has 5 shards, and there are 6 workers; make smaller shards"),
+    ],
+)
+def test_refused_numbers(plan, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        text_batches(plan, tokenizer(), settings(), **{"batch_size": 4, **arguments})
+
+
+def test_tf_distribute_does_not_share_out_the_share(plan):
+    options = text_batches(plan, tokenizer(), settings(), batch_size=4).options()
+    assert options.experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+    assert options.deterministic

@@ -1,0 +1,269 @@
+import gzip
+import itertools
+import json
+import random
+import tracemalloc
+
+import pytest
+
+from keras_bert.data.formats import text_lines
+from keras_bert.io.row_errors import BadRowError, BadRows
+from keras_bert.pretraining import paragraphs
+from keras_bert.pretraining.raw_text import CorpusCounts, check_encoding, read_documents
+from tests.pretraining.stories import (
+    ALL_SENTENCES,
+    CHINESE,
+    CHINESE_SENTENCES,
+    KOREAN,
+    KOREAN_SENTENCES,
+    LAYOUTS,
+    PARAGRAPHS,
+    SENTENCES,
+    spaced,
+    wrapped,
+)
+
+
+def write(path, text):
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def documents(*arguments, **options):
+    return [list(document) for document in read_documents(*arguments, **options)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_byte_order_marks(tmp_path, layout, line_end, mark):
+    path = write(tmp_path / "story.txt", mark + line_end.join(LAYOUTS[layout]()))
+    assert documents(path) == [ALL_SENTENCES]
+
+
+def test_byte_order_marks_of_joined_files(tmp_path):
+    story = "\ufeff" + "\r\n".join(spaced())
+    assert documents(write(tmp_path / "stories.txt", story + story)) == [ALL_SENTENCES * 2]
+
+
+def test_gzip(tmp_path):
+    text = "\n".join(wrapped()).encode()
+    write(tmp_path / "a.txt", text)
+    write(tmp_path / "b.txt.gz", gzip.compress(text))
+    counts = CorpusCounts()
+    assert documents(f"{tmp_path}/*", counts=counts) == [ALL_SENTENCES] * 2
+    assert counts.bytes_read == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_chinese_and_korean(tmp_path):
+    path = write(tmp_path / "zh.txt", "\n".join("　　" + text for text in CHINESE))
+    assert documents(path, language="zh") == [CHINESE_SENTENCES]
+    path = write(tmp_path / "zh.gb.txt", "\n".join(CHINESE).encode("gb18030"))
+    assert documents(path, language="zh", encoding="gb18030") == [CHINESE_SENTENCES]
+    path = write(tmp_path / "ko.txt", "\n".join(wrapped(KOREAN, 30)).encode("euc-kr"))
+    assert documents(path, language="ko", encoding="euc-kr") == [KOREAN_SENTENCES]
+
+
+def test_files_are_documents_in_alphabetical_order(tmp_path):
+    for name in ("c", "a", "b"):
+        write(tmp_path / f"{name}.txt", f"This is {name}1. It is short.")
+    expected = [[f"This is {name}1.", "It is short."] for name in "abc"]
+    assert documents(f"{tmp_path}/*.txt") == expected
+    assert documents([tmp_path / "c.txt", tmp_path / "a.txt"]) == [expected[2], expected[0]]
+
+
+def test_lines_and_blocks_can_be_documents(tmp_path):
+    path = write(tmp_path / "a.txt", "\nOne. Two.\nThree.\n \n\r\nFour.\n\n")
+    assert documents(path, document_per="line") == [["One.", "Two."], ["Three."], ["Four."]]
+    assert documents(path, document_per="blank_line") == [["One.", "Two.", "Three."], ["Four."]]
+    assert documents(path, document_per="file") == [["One.", "Two.", "Three.", "Four."]]
+
+
+def test_json_lines(tmp_path):
+    texts = ["\r\n".join(wrapped()), " \n", "\n".join(PARAGRAPHS), "One.\u2028Two."]
+    path = tmp_path / "a.jsonl"
+    write(path, "\n".join(json.dumps({"body": text, "id": 3}) for text in texts) + "\n\n")
+    counts = CorpusCounts()
+    expected = [ALL_SENTENCES, ALL_SENTENCES, ["One.", "Two."]]
+    assert documents(path, form="jsonl", text_field="body", counts=counts) == expected
+    assert (counts.documents, counts.empty_documents, counts.empty_files) == (3, 1, 0)
+    assert counts.bytes_read == path.stat().st_size
+    write(tmp_path / "a.jsonl.gz", gzip.compress(path.read_bytes()))
+    assert documents(tmp_path / "a.jsonl.gz", form="jsonl", text_field="body") == expected
+
+
+def test_every_json_row_is_a_document(tmp_path):
+    write(tmp_path / "a.jsonl", "\n".join(json.dumps({"text": text}) for text in PARAGRAPHS))
+    assert documents(tmp_path / "a.jsonl", form="jsonl") == SENTENCES
+
+
+def test_json_rows_without_text(tmp_path):
+    rows = [
+        '{"text": "One."}',
+        '{"body": "Two."}',
+        '{"text": 3}',
+        '{"text": "\\ud800"}',
+        "no JSON",
+        '{"text": "Five."}',
+    ]
+    path = write(tmp_path / "a.jsonl", "\n".join(rows))
+    with pytest.raises(BadRowError, match=r"a.jsonl, line 2: has no 'text'; its keys are"):
+        documents(path, form="jsonl")
+    bad_rows = BadRows(skip=True)
+    assert documents(path, form="jsonl", bad_rows=bad_rows) == [["One."], ["Five."]]
+    assert bad_rows.count == 4
+
+
+def test_counts(tmp_path):
+    write(tmp_path / "a.txt", "\n".join(wrapped()))
+    write(tmp_path / "b.txt", "")
+    write(tmp_path / "c.txt", "\ufeff \r\n\t\n\u3000\n")
+    write(tmp_path / "d.jsonl", "\n \n")
+    counts = CorpusCounts()
+    assert documents(f"{tmp_path}/*.txt", counts=counts) == [ALL_SENTENCES]
+    assert documents(tmp_path / "d.jsonl", form="jsonl", counts=counts) == []
+    assert counts == CorpusCounts(
+        files=4,
+        empty_files=3,
+        documents=1,
+        paragraphs=len(PARAGRAPHS),
+        sentences=len(ALL_SENTENCES),
+        bytes_read=sum(path.stat().st_size for path in tmp_path.glob("*.txt")),
+    )
+
+
+def test_bad_bytes_are_named_or_counted(tmp_path):
+    lines = ["\ufeffÜber alles.".encode(), b"Fine.", b"A caf\xe9 au lait.", b"The end."]
+    path = write(tmp_path / "a.txt", b"\r\n".join(lines))
+    offset = path.read_bytes().index(b"\xe9") + 1
+    message = rf"a.txt, line 3: is not UTF-8: byte 6 of the line and {offset} of the file, 0xe9, begins no character"
+    with pytest.raises(BadRowError, match=message):
+        documents(path)
+    bad_rows = BadRows(skip=True)
+    assert documents(path, bad_rows=bad_rows) == [["Über alles.", "Fine.", "The end."]]
+    assert bad_rows.count_by_file == {str(path): 1}
+    assert documents(path, encoding="latin-1")[0][2] == "A café au lait."
+    write(path, b"Fine.\nA\0B\n")
+    with pytest.raises(BadRowError, match=r"a.txt, line 2: holds a NUL character"):
+        documents(path)
+
+
+def test_what_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.txt", "Text.".encode("utf-16"))
+    with pytest.raises(ValueError, match="is UTF-16; save it as UTF-8"):
+        documents(path)
+    write(tmp_path / "b.txt.gz", gzip.compress(b"One. Two.\n" * 1000)[:-10])
+    with pytest.raises(ValueError, match="is not a whole gzip file"):
+        documents(tmp_path / "b.txt.gz")
+    monkeypatch.setattr(text_lines, "_LONGEST_LINE", 100)
+    write(path, "Text. " * 100)
+    with pytest.raises(ValueError, match="line 1: is longer than 100 bytes"):
+        documents(path)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"form": "xml"}, r"unknown form 'xml'; allowed are \('text', 'jsonl'\)"),
+        ({"document_per": "page"}, "unknown document_per 'page'; allowed are"),
+        ({"language": "English"}, "must be the code of a language"),
+        ({"paragraph_end": "tab"}, "unknown paragraph_end 'tab'; allowed are"),
+        ({"hyphens": "no"}, "unknown hyphens 'no'; allowed are"),
+        ({"encoding": "utf-9"}, "unknown encoding 'utf-9'; give a name such as"),
+        ({"encoding": "utf-16-le"}, "lines cannot be told in the encoding 'utf-16-le'"),
+        ({"form": "jsonl", "encoding": "latin-1"}, "is a document, and UTF-8; got document_per='file', encoding='lat"),
+        ({"form": "jsonl", "document_per": "line"}, "is a document, and UTF-8; got document_per='line'"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_read(tmp_path, options, message):
+    path = write(tmp_path / "a.txt", "Text.")
+    with pytest.raises(ValueError, match=message):
+        read_documents(path, **options)
+
+
+def test_missing_files_and_patterns_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file matches the pattern .*\*.txt"):
+        read_documents(f"{tmp_path}/*.txt")
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*a.txt"):
+        read_documents(f"{tmp_path}/a.txt")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "latin-1", "cp1252", "gb18030", "big5", "shift_jis", "euc-kr"])
+def test_encodings_with_lines(encoding):
+    check_encoding(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "cp037", "rot13", "base64", ""])
+def test_encodings_without_lines(encoding):
+    with pytest.raises(ValueError, match="encoding"):
+        check_encoding(encoding)
+
+
+def test_documents_are_read_as_they_are_taken(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.txt", "\n\n".join(f"This is sentence {number}." for number in range(100_000)))
+    counts = CorpusCounts()
+    document = next(read_documents(path, counts=counts))
+    assert list(itertools.islice(document, 3)) == [f"This is sentence {number}." for number in range(3)]
+    assert counts.bytes_read < path.stat().st_size / 3
+
+
+def test_what_is_left_of_a_document_is_passed_over(tmp_path):
+    path = write(tmp_path / "a.txt", "One. Two.\nThree.\n\nFour. Five.\n")
+    counts = CorpusCounts()
+    first = [next(document) for document in read_documents(path, document_per="blank_line", counts=counts)]
+    assert first == ["One.", "Four."]
+    assert counts.sentences == 5
+
+
+def test_sentences_stay_in_their_paragraphs(tmp_path):
+    text = "A title without an end\n\nAnd a paragraph without\n\n- one\n- two"
+    path = write(tmp_path / "a.txt", text)
+    assert documents(path) == [["A title without an end", "And a paragraph without", "- one", "- two"]]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_but_white_space_is_lost(tmp_path, seed):
+    generator = random.Random(seed)
+    characters = [
+        *"aB9.,!?-'\"“”中。かé가ß😀\u0301 \t\u3000\x0b\x0c\x1c\u2028\u2029\x85\xa0\r\n\n",
+        "Mr. ",
+        "\r\n",
+        "the ",
+    ]
+    text = "".join(generator.choices(characters, k=5000))
+    path = write(tmp_path / "a.txt", text)
+    for language, end in itertools.product(("en", "zh"), ("auto", "line", "blank_line", "short_line")):
+        sentences = documents(path, language=language, paragraph_end=end, hyphens="keep")[0]
+        assert "".join("".join(sentences).split()) == "".join(text.split())
+        assert all(sentence.splitlines() == [sentence] and sentence == sentence.strip() for sentence in sentences)
+        assert sentences == documents(path, language=language, paragraph_end=end, hyphens="keep")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["line", "blank_line", "short_line"])
+def test_memory_does_not_grow_with_the_file(tmp_path, layout):
+    story = "\n".join([*LAYOUTS[layout](), ""])
+    path = write(tmp_path / "a.txt", story * (4_000_000 // len(story)))
+    for document in read_documents(path):
+        for _ in itertools.islice(document, 1000):
+            pass
+        tracemalloc.start()
+        count = sum(1 for _ in document)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert count > 20_000
+    assert peak < 4_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["word " * 400_000, "A word. " * 100_000, "x" * 2_000_000])
+def test_memory_is_bounded_by_a_long_line(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(paragraphs, "_LONGEST_PARAGRAPH", 2**14)
+    path = write(tmp_path / "a.txt", text)
+    tracemalloc.start()
+    characters = sum(len("".join(sentence.split())) for document in read_documents(path) for sentence in document)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert characters == len("".join(text.split()))
+    # The line as bytes and as text, and a paragraph.
+    assert peak < 3 * len(text) + 2**20

@@ -1,0 +1,332 @@
+"""Every instance of the files comes once an epoch, and what does not belong together or to the model is refused."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.record_reader import check_shards, describe_shards, shard_batches
+from keras_bert.pretraining.records import FEATURE_NAMES, parse, serialize
+from keras_bert.pretraining.shard_files import instances_path
+from keras_bert.pretraining.shards import Shard
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker
+from keras_bert.text.tokenizer import BertTokenizer
+from tests.pretraining.corpora import VOCABULARY, random_text, records, rows, tokenizer
+
+LENGTH, PREDICTIONS = 24, 4
+KINDS = [("bert", "none"), ("models", "none"), ("bert", "gzip")]
+
+
+def make_files(folder, form="bert", compression="none", files=4, empty=2, **settings):
+    """Finished files of which one has no instance, and their paths."""
+    folder.mkdir()
+    made = InstanceSettings(
+        **{"sequence_length": LENGTH, "max_predictions": PREDICTIONS, "next_sentence": "sop", "seed": 1, **settings}
+    )
+    job = ShardJob(str(folder), files, tokenizer().get_config(), made, 1, form, compression)
+    make = ShardMaker(job)
+    for number in range(files):
+        text = folder / f"{number}.txt"
+        text.write_text("river stone\n\n" * 9 if number == empty else random_text(number, documents=20, sentences=6))
+        make(Shard(number, ((str(text), 0, text.stat().st_size),)))
+    return [instances_path(str(folder), number, files) for number in range(files)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Files of each kind, made once."""
+    folder = tmp_path_factory.mktemp("files")
+    return {
+        (form, compression): make_files(folder / (form + compression), form, compression) for form, compression in KINDS
+    }
+
+
+@pytest.fixture
+def files(finished, tmp_path):
+    """Copies of files that a test may spoil."""
+    source = Path(finished["bert", "none"][0]).parent
+    shutil.copytree(source, tmp_path / "files")
+    return [str(tmp_path / "files" / Path(path).name) for path in finished["bert", "none"]]
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """What was logged as a warning."""
+    messages = []
+    monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
+    return messages
+
+
+def stored_rows(paths, form="bert", compression="none"):
+    stored = [record for path in paths for record in records(path, "GZIP" if compression == "gzip" else None)]
+    return rows([parse(tf.constant(stored), form, LENGTH, PREDICTIONS)])
+
+
+def copied(paths, names):
+    """The files alone, under other names."""
+    return [str(shutil.copy(path, Path(path).with_name(name))) for path, name in zip(paths, names, strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_instance_comes_once_an_epoch(finished, kind, warnings):
+    expected = stored_rows(finished[kind], *kind)
+    assert len(expected) == len(set(expected)) > 50
+    found = rows(shard_batches(finished[kind], 1, seed=5, shuffle_buffer=30, epochs=2))
+    passes = found[: len(expected)], found[len(expected) :]
+    assert sorted(passes[0]) == sorted(passes[1]) == sorted(expected)
+    assert len({tuple(passes[0]), tuple(passes[1]), tuple(expected)}) == 3
+    assert not warnings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_files_hold(finished, kind):
+    form, compression = kind
+    found = describe_shards(finished[kind])
+    sidecars = [json.loads(Path(path + ".json").read_text()) for path in finished[kind]]
+    assert found == {
+        "form": form,
+        "compression": compression,
+        "sequence_length": LENGTH,
+        "max_predictions": PREDICTIONS,
+        "sidecars": sidecars,
+        "instances": len(stored_rows(finished[kind], form, compression)),
+    }
+    assert sidecars[2]["instances"] == 0
+    assert describe_shards(finished[kind][::-1])["instances"] == found["instances"]
+
+
+@pytest.mark.parametrize("names", [["tf_examples.tfrecord"], ["a-0-of-2", "a-1-of-2"]])
+def test_files_of_the_original_have_nothing_beside_them(files, warnings, names):
+    paths = copied([files[0], files[3]][: len(names)], names)
+    found = describe_shards(paths)
+    assert found["sidecars"] == [None] * len(names) and found["instances"] is None
+    assert warnings == [
+        f"of {'the file' if len(names) == 1 else '2 files'} it cannot be checked whether the vocabulary is the "
+        f"model's: nothing beside {paths[0]} says what made it"
+    ]
+    assert Counter(rows(shard_batches(paths, 1, seed=1, epochs=1))) == Counter(stored_rows(paths))
+    check_shards(found, tokenizer(), LENGTH)
+
+
+def test_two_workers_share_the_instances_out(finished):
+    paths = finished["bert", "none"]
+    parts = [rows(shard_batches(paths, 1, worker, 2, seed=5, epochs=1)) for worker in range(2)]
+    assert min(map(len, parts)) > 10
+    assert sorted(parts[0] + parts[1]) == sorted(stored_rows(paths))
+
+
+def test_the_order_is_a_function_of_the_seed(finished):
+    paths = finished["bert", "none"]
+    orders = [tuple(rows(shard_batches(paths, 4, seed=seed, epochs=2))) for seed in (1, 1, 2, None)]
+    assert orders[0] == orders[1]
+    assert len(set(orders)) == 3
+    size = len(stored_rows(paths)) // 4 * 4
+    in_order = rows(shard_batches(paths, 4, epochs=1))
+    assert list(orders[3][:size]) == in_order == rows(shard_batches(paths[::-1], 4, epochs=1))
+
+
+def test_shapes_are_known_before_a_batch_is_read(finished):
+    for kind in KINDS:
+        batches = shard_batches(finished[kind], 8)
+        specs = batches.element_spec
+        assert {name: tuple(spec.shape) for name, spec in specs.items()} == {
+            **dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), (8, LENGTH)),
+            **dict.fromkeys(("masked_positions", "masked_labels", "masked_weights"), (8, PREDICTIONS)),
+            "next_sentence_labels": (8,),
+        }
+        assert all(spec.dtype == (tf.float32 if name == "masked_weights" else tf.int32) for name, spec in specs.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_restored_iterator_goes_on(finished, kind, tmp_path):
+    batches, again = (shard_batches(finished[kind], 4, seed=1, shuffle_buffer=20) for _ in range(2))
+    expected = rows(batches.take(45))
+    for position in (0, 5, 12, 30):
+        iterator = iter(batches)
+        for _ in range(position):
+            next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "place"))
+        restored = iter(again)
+        tf.train.Checkpoint(iterator=restored).read(path)
+        assert rows(next(restored) for _ in range(15)) == expected[4 * position : 4 * position + 60]
+    assert sum(file.stat().st_size for file in tmp_path.glob("place*")) < 20_000
+
+
+# What is refused.
+
+
+def test_one_path_is_no_list_of_paths():
+    with pytest.raises(TypeError, match="paths must be a list of paths, got 'instances'"):
+        describe_shards("instances")
+
+
+def test_no_files(tmp_path):
+    for read in (describe_shards, lambda paths: shard_batches(paths, 4)):
+        with pytest.raises(FileNotFoundError, match="no files of instances are given"):
+            read([])
+        for path in (f"{tmp_path}/missing.tfrecord", f"{tmp_path}/no/folder", str(tmp_path)):
+            with pytest.raises(FileNotFoundError, match=f"there is no file {path}; give files of instances"):
+                read([path])
+
+
+def test_a_part_of_a_numbered_set(files):
+    with pytest.raises(
+        FileNotFoundError, match=r"2 of the 4 files .*/pretraining-\*-of-00004.tfrecord are missing, such as number 1"
+    ):
+        describe_shards([files[0], files[3]])
+    gone = Path(files[3])
+    gone.rename(gone.with_name("pretraining-00004-of-00004.tfrecord"))
+    with pytest.raises(FileNotFoundError, match=r"1 of the 4 files .* such as number 3"):
+        describe_shards([*files[:3], str(gone.with_name("pretraining-00004-of-00004.tfrecord"))])
+
+
+def test_a_file_that_is_not_finished(files):
+    Path(files[1] + ".json").unlink()
+    with pytest.raises(ValueError, match=f"{files[1]} is not finished: nothing beside it says what made it"):
+        shard_batches(files, 4)
+
+
+def test_files_without_instances_at_all(files):
+    path = copied([files[2]], ["empty.tfrecord"])
+    with pytest.raises(ValueError, match=r"none of 1 files has an instance, such as .*empty.tfrecord"):
+        describe_shards(path)
+
+
+@pytest.mark.parametrize("with_sidecars", [True, False])
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"form": "models"}, "has form 'models', and .* has 'bert'"),
+        ({"compression": "gzip"}, "has compression 'gzip', and .* has 'none'"),
+        ({"sequence_length": 32}, "has sequence_length 32, and .* has 24"),
+        ({"max_predictions": 5}, "has max_predictions 5, and .* has 4"),
+    ],
+)
+def test_files_of_two_kinds(files, tmp_path, other, message, with_sidecars):
+    (stranger,) = make_files(tmp_path / "other", files=1, empty=None, **other)
+    if not with_sidecars:
+        for path in [*files, stranger]:
+            Path(path + ".json").unlink()
+    with pytest.raises(ValueError, match=f"{stranger} {message}; give files of one kind"):
+        describe_shards([*files, stranger])
+
+
+def test_a_sidecar_of_something_else(files):
+    for path in files:
+        Path(path + ".json").write_text('{"dataset": "theirs"}')
+    with pytest.raises(ValueError, match=f"{files[0]} has form None, and {files[0]} has 'bert'"):
+        describe_shards(files)
+    Path(files[1] + ".json").write_text('{"dataset"')
+    with pytest.raises(ValueError, match=rf"{files[1]}.json is not JSON"):
+        describe_shards(files)
+
+
+def test_a_model_that_reads_otherwise(finished):
+    description = describe_shards(finished["bert", "none"])
+    check_shards(description, tokenizer(), LENGTH)
+    others = {
+        r"the vocabulary \(SHA-256\) was [0-9a-f]{64}, and is [0-9a-f]{64} for": BertTokenizer(
+            [*VOCABULARY[:-1], "##es"], lower_case=True
+        ),
+        r"the vocabulary \(SHA-256\) was": BertTokenizer([*VOCABULARY, "new"], lower_case=True),
+        "lower_case was True, and is False for the model": BertTokenizer(VOCABULARY, lower_case=False),
+        "strip_accents was True, and is False": BertTokenizer(VOCABULARY, lower_case=True, strip_accents=False),
+    }
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=message):
+            check_shards(description, other, LENGTH)
+    with pytest.raises(ValueError, match="the instances have 24 tokens, and the model has 23 positions"):
+        check_shards(description, tokenizer(), LENGTH - 1)
+
+
+def test_files_that_are_none(tmp_path):
+    path = tmp_path / "text.tfrecord"
+    path.write_text("a line of text\n" * 50)
+    with pytest.raises(ValueError, match=f"{path} is no TFRecord file, or is damaged: .*corrupted record at 0"):
+        describe_shards([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (tf.train.Example().SerializeToString(), r"a record has the features \[\]; instances of pre-training have"),
+        (b"\xff no message", "a record is no tf.train.Example"),
+    ],
+)
+def test_records_of_something_else(tmp_path, record, message):
+    path = str(tmp_path / "other.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(record)
+    with pytest.raises(ValueError, match=f"{path}: {message}"):
+        shard_batches([path], 4)
+
+
+def spoil(path, how):
+    data = bytearray(Path(path).read_bytes())
+    if how == "cut":
+        del data[-40:]
+    elif how == "cut between records":
+        stored = records(path)
+        del data[-(len(stored[-1]) + 16) :]
+    else:
+        data[len(data) // 2] ^= 1
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["cut", "cut between records"])
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_file_that_has_lost_bytes_is_named(files, how, number):
+    path = Path(files[number])
+    before = path.stat().st_size
+    spoil(path, how)
+    after = path.stat().st_size
+    with pytest.raises(ValueError, match=f"{path} is damaged: it has {after:,} bytes instead of {before:,}. Make it"):
+        shard_batches(files, 4)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_instances_of_a_damaged_record_are_not_used(files, number):
+    sound = Counter(stored_rows(files))
+    spoil(files[number], "flipped")
+    found = []
+    with pytest.raises((ValueError, tf.errors.DataLossError), match="corrupted record at"):
+        for batch in shard_batches(files, 1, epochs=1):
+            found += rows([batch])
+    assert not Counter(found) - sound
+
+
+def test_a_damaged_gzip_file_is_named(finished, tmp_path):
+    (path,) = make_files(tmp_path / "gzip", compression="gzip", files=1, empty=None)
+    data = bytearray(Path(path).read_bytes())
+    data[-6] ^= 1  # of the check sum
+    Path(path).write_bytes(data)
+    with pytest.raises(ValueError, match=f"{path}.*inflate"):
+        shard_batches([path], 4)
+
+
+def test_a_record_of_another_length_among_others(tmp_path):
+    path = str(tmp_path / "instances.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for length in (4, 5):
+            made = {name: np.zeros([3, length]) for name in FEATURE_NAMES["bert"]}
+            for record in serialize({**made, "next_sentence_labels": np.zeros([3])}):
+                writer.write(record)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape("Values size: 5 but output shape: [4]")):
+        list(shard_batches([path], 1, epochs=1))
+
+
+def test_refused_numbers(finished):
+    paths = finished["bert", "none"]
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        shard_batches(paths, 0)
+    with pytest.raises(ValueError, match="worker_index must be from 0 to 1, got 2"):
+        shard_batches(paths, 4, worker_index=2, num_workers=2)
+    with pytest.raises(ValueError, match="shuffle_buffer must be at least 1, got 0"):
+        shard_batches(paths, 4, seed=1, shuffle_buffer=0)

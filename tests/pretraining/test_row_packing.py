@@ -1,0 +1,338 @@
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.pretraining.row_packing import first_fit, pack_instances, packed
+from keras_bert.text.tokenizer import BertTokenizer
+from tests.reference import sequence_packing
+from tests.toys import VOCABULARY, toy_encoder
+
+CAPS = {"sequence_length": 48, "most_instances": 5, "most_predictions": 9}
+
+
+def random_instances(number, longest=48, most_predicted=9, seed=0):
+    """Instances without padding, as dicts of lists."""
+    generator = np.random.default_rng(seed)
+    instances = []
+    for length in generator.integers(1, longest + 1, number):
+        predicted = generator.integers(0, min(length, most_predicted) + 1)
+        instances.append(
+            {
+                "token_ids": generator.integers(1, len(VOCABULARY), length).tolist(),
+                "segment_ids": np.sort(generator.integers(0, 2, length)).tolist(),
+                "masked_positions": np.sort(generator.choice(length, predicted, replace=False)).tolist(),
+                "masked_labels": generator.integers(1, len(VOCABULARY), predicted).tolist(),
+                "next_sentence_label": int(generator.integers(2)),
+            }
+        )
+    return instances
+
+
+def padded(instances, length=None, predictions=None):
+    """The same as a dict of arrays, with garbage where there is padding and nothing says what it is."""
+    lengths = np.array([len(instance["token_ids"]) for instance in instances])
+    counts = np.array([len(instance["masked_positions"]) for instance in instances])
+    length, predictions = length or lengths.max(), predictions or counts.max()
+
+    def array(name, width, fill):
+        rows = [instance[name] + [fill] * (width - len(instance[name])) for instance in instances]
+        return np.array(rows, "int32").reshape(len(instances), width)
+
+    return {
+        "token_ids": array("token_ids", length, 3),
+        "segment_ids": array("segment_ids", length, 1),
+        "padding_mask": (np.arange(length) < lengths[:, None]).astype("int32"),
+        "masked_positions": array("masked_positions", predictions, 10_000),
+        "masked_labels": array("masked_labels", predictions, 7),
+        "masked_weights": (np.arange(predictions) < counts[:, None]).astype("float32"),
+        "next_sentence_labels": np.array([instance["next_sentence_label"] for instance in instances], "int32"),
+    }
+
+
+def unpacked(rows):
+    """The instances in packed rows, as dicts of lists, in the order of rows and positions."""
+    instances = []
+    for row in range(len(rows["token_ids"])):
+        predicted = rows["masked_weights"][row] == 1
+        for number in range(int(rows["next_sentence_weights"][row].sum())):
+            positions = np.flatnonzero(rows["sequence_ids"][row] == number + 1)
+            start, length = positions[0], len(positions)
+            assert positions.tolist() == list(range(start, start + length))
+            assert rows["cls_positions"][row, number] == start
+            assert rows["position_ids"][row, positions].tolist() == list(range(length))
+            assert (rows["padding_mask"][row, positions] == 1).all()
+            here = predicted & (rows["masked_positions"][row] >= start)
+            here &= rows["masked_positions"][row] < start + length
+            instances.append(
+                {
+                    "token_ids": rows["token_ids"][row, positions].tolist(),
+                    "segment_ids": rows["segment_ids"][row, positions].tolist(),
+                    "masked_positions": (rows["masked_positions"][row, here] - start).tolist(),
+                    "masked_labels": rows["masked_labels"][row, here].tolist(),
+                    "next_sentence_label": int(rows["next_sentence_labels"][row, number]),
+                }
+            )
+    return instances
+
+
+def batches_of(instances, batch_size):
+    """A dataset of batches, each padded to its own longest instance."""
+    batches = [padded(instances[i : i + batch_size]) for i in range(0, len(instances), batch_size)]
+    spec = {name: tf.TensorSpec([None] * array.ndim, array.dtype) for name, array in batches[0].items()}
+    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=spec)
+
+
+def stacked(rows):
+    rows = list(rows.as_numpy_iterator())
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def in_any_order(instances):
+    return sorted(instances, key=repr)
+
+
+def fullness(lengths, capacity, *bounds):
+    rows, _ = first_fit(lengths, capacity, *bounds)
+    return np.sum(lengths) / ((rows.max() + 1) * capacity)
+
+
+def predictions_of(lengths):
+    return np.maximum(np.rint(0.15 * lengths).astype(int), 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_first_fit_is_that_of_the_slow_version(seed):
+    generator = np.random.default_rng(seed)
+    capacity = int(generator.integers(1, 70))
+    lengths = generator.integers(1, generator.integers(1, capacity + 1) + 1, 150)
+    predictions = generator.integers(0, generator.integers(1, 8), 150)
+    for most_instances in (None, 1, 3, 200):
+        for bounds in ((), (predictions, 8), (np.zeros(150, int), 1)):
+            rows, offsets = first_fit(lengths, capacity, most_instances, *bounds)
+            expected = sequence_packing.place_first_fit(lengths.tolist(), capacity, most_instances, *bounds)
+            assert (rows.tolist(), offsets.tolist()) == expected
+
+
+def test_no_instances_need_no_rows():
+    assert [array.tolist() for array in first_fit([], 8, 2)] == [[], []]
+    instances = {name: array[:0] for name, array in padded(random_instances(3)).items()}
+    assert pack_instances(instances, **CAPS)["masked_weights"].shape == (0, 9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_packed_rows_are_those_of_the_slow_version(seed):
+    instances = random_instances(60, longest=[48, 12, 30, 5, 48][seed], seed=seed)
+    rows = pack_instances(padded(instances, length=50, predictions=11), **CAPS)
+    expected = sequence_packing.pack(instances, **CAPS)
+    assert set(rows) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(rows[name], values, err_msg=name)
+        assert rows[name].dtype == ("float32" if name.endswith("weights") else "int32")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_instance_is_in_the_rows_once_and_unchanged(seed):
+    generator = np.random.default_rng(seed)
+    caps = {
+        "sequence_length": int(generator.integers(20, 200)),
+        "most_instances": int(generator.integers(1, 20)),
+        "most_predictions": int(generator.integers(5, 30)),
+    }
+    instances = random_instances(300, longest=generator.integers(1, 21), most_predicted=5, seed=seed)
+    rows = pack_instances(padded(instances), **caps)
+    assert in_any_order(unpacked(rows)) == in_any_order(instances)
+    assert rows["token_ids"].shape[1] == caps["sequence_length"]
+    assert rows["cls_positions"].shape[1] == caps["most_instances"]
+    assert rows["masked_positions"].shape[1] == caps["most_predictions"]
+    # Nothing else is in them.
+    assert rows["padding_mask"].sum() == sum(len(instance["token_ids"]) for instance in instances)
+    assert rows["masked_weights"].sum() == sum(len(instance["masked_positions"]) for instance in instances)
+    for name in ("token_ids", "segment_ids", "sequence_ids", "position_ids"):
+        assert not rows[name][rows["padding_mask"] == 0].any()
+
+
+def test_masked_positions_ascend_in_whatever_order_they_come():
+    instances = padded(random_instances(40))
+    expected = pack_instances(instances, **CAPS)
+    order = np.random.default_rng(0).permutation(instances["masked_positions"].shape[1])
+    shuffled = {name: array[:, order] if "masked" in name else array for name, array in instances.items()}
+    for name, values in pack_instances(shuffled, **CAPS).items():
+        np.testing.assert_array_equal(values, expected[name], err_msg=name)
+
+
+def test_weights_of_predictions_are_kept():
+    instances = padded(random_instances(40))
+    instances["masked_weights"] *= 0.25
+    rows = pack_instances(instances, **CAPS)
+    assert set(np.unique(rows["masked_weights"])) == {0.0, 0.25}
+    assert rows["masked_weights"].sum() == instances["masked_weights"].sum()
+
+
+def test_rows_are_full_whatever_the_seed_draws():
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.6, 0.7, 4096).astype(int), 5, 512)
+    assert lengths.mean() < 0.1 * 512
+    assert fullness(lengths, 512) > 0.99
+    assert fullness(lengths, 512, 128, predictions_of(lengths), 96) > 0.99
+    # A bound that is felt: as many instances as it allows.
+    assert fullness(lengths, 512, 3) == pytest.approx(3 * lengths.mean() / 512, rel=0.02)
+
+
+def test_rows_of_pairs_of_sentences_and_of_short_documents_are_full(shared):
+    novel = (shared / "data/text/english_novels/Barclay_Rosary_1909.txt").read_text("utf-8-sig")
+    sentences = re.split(r"(?<=[.!?])\s+", " ".join(novel.split()))
+    reviews = (shared / "data/glue/SST-2/train.tsv").read_text("utf-8").split("\n")[1:8193]
+    tokenizer = BertTokenizer(str(shared / "data/vocab/bert-base-uncased-vocab.txt"), lower_case=True)
+    sentences, reviews = (
+        tokenizer.tokenize(tf.constant(texts)).row_lengths().numpy() for texts in (sentences, reviews)
+    )
+    pairs = np.minimum(sentences[:-1:2] + sentences[1::2][: len(sentences[:-1:2])] + 3, 512)
+    for lengths in (pairs, reviews + 2):
+        assert len(lengths) > 2000
+        assert fullness(lengths, 512, 128, predictions_of(lengths), 96) > 0.95
+        assert lengths.mean() < 0.1 * 512  # one to a row, nine tenths would be padding
+
+
+def test_the_encoder_gives_what_it_gives_for_single_instances():
+    encoder = toy_encoder()  # of 32 positions, fewer than a row has tokens
+    instances = padded(random_instances(20, longest=20))
+    inputs = ("token_ids", "segment_ids", "padding_mask")
+    alone = np.array(encoder({name: instances[name] for name in inputs})["sequence_output"])
+    rows = pack_instances(instances, sequence_length=64, most_instances=8, most_predictions=40)
+    together = encoder({name: rows[name] for name in (*inputs, "sequence_ids", "position_ids")})["sequence_output"]
+    lengths = instances["padding_mask"].sum(axis=1)
+    placed, offsets = first_fit(lengths, 64, 8, instances["masked_weights"].sum(axis=1), 40)
+    assert np.bincount(placed).max() > 2
+    for instance, (row, offset, length) in enumerate(zip(placed, offsets, lengths, strict=True)):
+        np.testing.assert_allclose(together[row, offset : offset + length], alone[instance, :length], atol=1e-5)
+    assert np.isfinite(together).all()  # of padding too
+    # Without sequence_ids instances would see each other.
+    mixed = encoder({name: rows[name] for name in (*inputs, "position_ids")})["sequence_output"]
+    assert np.abs(np.array(mixed) - together).max() > 0.1
+
+
+def test_a_dataset_has_every_instance_once_whatever_the_windows():
+    instances = random_instances(95, longest=24)
+    for window in (1, 10, 32, 1000):
+        rows = packed(batches_of(instances, 7), 48, 9, 5, window=window, seed=1)
+        assert in_any_order(unpacked(stacked(rows))) == in_any_order(instances)
+    assert len(list(packed(batches_of(instances, 7), 48, 9, 5, window=1))) == 95
+
+
+def test_how_far_batches_are_padded_makes_no_difference():
+    instances = random_instances(60)
+    instances += [{**instance, "masked_positions": [], "masked_labels": []} for instance in random_instances(7, seed=1)]
+    far = tf.data.Dataset.from_tensor_slices(padded(instances, 100, 20)).batch(10)
+    rows, expected = (stacked(packed(batches, **CAPS, seed=1)) for batches in (far, batches_of(instances, 7)))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(rows[name], values, err_msg=name)
+
+
+def test_rows_of_a_dataset_have_static_shapes():
+    rows = packed(batches_of(random_instances(95), 7), 48, most_predictions=9, window=32, seed=1)
+    expected = {name: array.shape[1:] for name, array in stacked(rows).items()}
+    assert {name: tuple(spec.shape) for name, spec in rows.element_spec.items()} == expected
+    assert expected["token_ids"] == (48,) and expected["masked_weights"] == (9,)
+    assert expected["cls_positions"] == (12,)  # one for every 4 tokens
+
+
+def test_without_a_seed_the_rows_are_those_of_one_window_after_another():
+    instances = random_instances(90)
+    rows = stacked(packed(batches_of(instances, 7), **CAPS, window=45))
+    for name, values in rows.items():
+        windows = [pack_instances(padded(part), **CAPS)[name] for part in (instances[:45], instances[45:])]
+        np.testing.assert_array_equal(values, np.concatenate(windows), err_msg=name)
+
+
+def test_the_order_of_rows_is_a_function_of_the_seed_and_the_window():
+    instances = random_instances(60)
+
+    def windows(seed):
+        rows = stacked(packed(batches_of(instances * 2, 20), **CAPS, window=60, seed=seed))["token_ids"].tolist()
+        return rows[: len(rows) // 2], rows[len(rows) // 2 :]
+
+    in_order, again = windows(None)
+    first, second = windows(seed=1)
+    assert in_order == again
+    assert sorted(first) == sorted(second) == sorted(in_order)
+    assert first != second and first != in_order and second != in_order
+    assert windows(seed=1) == (first, second)
+    assert windows(seed=2)[0] != first
+
+
+def test_a_restored_iterator_gives_the_rest(tmp_path):
+    instances = tf.data.Dataset.from_tensor_slices(padded(random_instances(200))).batch(16)
+    rows = packed(instances, **CAPS, window=50, seed=1).batch(4)
+    expected = list(rows.as_numpy_iterator())
+    for number in (0, 3, len(expected) // 2):
+        iterator = iter(rows)
+        for _ in range(number):
+            next(iterator)
+        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / str(number)))
+        restored = iter(rows)
+        tf.train.Checkpoint(iterator=restored).read(path)
+        rest = list(restored)
+        assert len(rest) == len(expected) - number
+        for batch, of_expected in zip(rest, expected[number:], strict=True):
+            for name, values in of_expected.items():
+                np.testing.assert_array_equal(batch[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([3, 9, 4], 8), "instance 1 has 9 tokens, and a row takes instances of 1 to 8; truncate or split"),
+        (([3, 0], 8), "instance 1 has 0 tokens, and a row takes instances of 1 to 8"),
+        (
+            ([3, 4], 8, 2, [1, 6], 5),
+            "instance 1 has 6 predictions, and a row takes instances of 0 to 5; raise most_pre",
+        ),
+        (([3, 4], 8, 2, [1, -1], 5), "instance 1 has -1 predictions"),
+        (([3], 0), "capacity must be at least 1, got 0"),
+        (([3], 8, 0), "most_instances must be at least 1, got 0"),
+        (([3], 8, 1, [1], 0), "most_predictions must be at least 1, got 0"),
+        (([3, 4], 8, 1, [1], 1), r"lengths and predictions must have the shape \[instances\], got \(2,\) and \(1,\)"),
+        (([3, 4], 8, 1, [1, 1]), "predictions and most_predictions go together"),
+    ],
+)
+def test_first_fit_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        first_fit(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"segment_ids": np.zeros([5, 3], "int32")}, r"must have one shape.*'segment_ids': \(5, 3\)"),
+        ({"masked_labels": np.zeros([5, 1], "int32")}, r"must have one shape.*'masked_labels': \(5, 1\)"),
+        ({"next_sentence_labels": np.zeros([4], "int32")}, r"must have one shape.*'next_sentence_labels': \(4,\)"),
+        ({"padding_mask": np.tile([1, 0, 1, 0], [5, 12])}, "1 on the tokens of an instance and 0 after them"),
+        ({"padding_mask": np.zeros([5, 48]), "masked_weights": np.zeros([5, 9])}, "instance 0 has 0 tokens, and a row"),
+        ({"masked_positions": np.full([5, 9], 48)}, r"instance \d+ has \d+ tokens, but a masked token at position 48"),
+        ({"labels": np.zeros([5])}, "instances must be a dict of .*, got .*'labels'"),
+    ],
+)
+def test_pack_instances_refuses(change, message):
+    instances = {**padded(random_instances(5), 48, 9), **change}
+    with pytest.raises(ValueError, match=message):
+        pack_instances(instances, **CAPS)
+
+
+@pytest.mark.parametrize("name", CAPS)
+def test_bounds_below_1_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        pack_instances(padded(random_instances(5)), **{**CAPS, name: 0})
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        packed(batches_of(random_instances(5), 5), **{**CAPS, name: 0})
+
+
+def test_a_dataset_that_cannot_be_packed_is_refused():
+    instances = batches_of(random_instances(5), 5)
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
+        packed(instances, **CAPS, window=0)
+    with pytest.raises(ValueError, match=r"instances must be a dict of .*, got \['token_ids'\]"):
+        packed(instances.map(lambda batch: {"token_ids": batch["token_ids"]}), **CAPS)
+    too_long = packed(batches_of(random_instances(50), 5), 20, most_predictions=9)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="tokens, and a row takes instances of 1 to 20"):
+        next(iter(too_long))

@@ -1,0 +1,154 @@
+"""A file of instances appears whole, and counts when what made it stands beside it."""
+
+import os
+from unittest.mock import MagicMock
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.pretraining.shard_files import (
+    describe_vocabulary,
+    instance_files,
+    instances_path,
+    read_sidecar,
+    read_sidecars,
+    record_file,
+    remove_unfinished,
+    write_sidecar,
+)
+from keras_bert.text.tokenizer import BertTokenizer
+from tests.pretraining.corpora import VOCABULARY, contents, records
+
+
+def test_the_file_appears_when_it_is_complete(tmp_path):
+    path = str(tmp_path / "pretraining-00000-of-00001.tfrecord")
+    with record_file(path) as write:
+        write(b"one")
+        assert not os.path.exists(path)
+        assert instance_files(tmp_path) == []
+        write(b"two")
+    assert list(contents(tmp_path)) == ["pretraining-00000-of-00001.tfrecord"]
+    assert records(path) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_after_an_error(tmp_path, error):
+    path = str(tmp_path / "records")
+    (tmp_path / "records").write_text("before")
+    with pytest.raises(error), record_file(path) as write:
+        write(b"one")
+        raise error
+    assert contents(tmp_path) == {"records": b"before"}
+
+
+def test_a_file_is_replaced(tmp_path):
+    path = str(tmp_path / "records")
+    for text in (b"one", b"two"):
+        with record_file(path) as write:
+            write(text)
+    assert records(path) == [b"two"]
+
+
+def test_gzip(tmp_path):
+    for name in ("one", "two"):
+        with record_file(str(tmp_path / name), "gzip") as write:
+            for _ in range(1000):
+                write(b"the same again")
+    files = contents(tmp_path)
+    assert files["one"] == files["two"]
+    assert len(files["one"]) < 1000
+    assert records(tmp_path / "one", "GZIP") == [b"the same again"] * 1000
+
+
+def test_a_path_without_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with record_file("records") as write:
+        write(b"one")
+    write_sidecar("records", {"instances": 1})
+    assert set(contents(tmp_path)) == {"records", "records.json"}
+
+
+def test_a_path_in_the_root_is_written_in_the_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = []
+    monkeypatch.setattr(tf.io, "TFRecordWriter", lambda path, _: names.append(path) or MagicMock())
+    monkeypatch.setattr(tf.io.gfile, "rename", lambda *_, **__: None)
+    with record_file("/records"):
+        pass
+    assert names[0].startswith("/.records.unfinished-")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(tf.errors.NotFoundError, match="missing"), record_file(str(tmp_path / "missing" / "records")):
+        pass
+
+
+def test_sidecars(tmp_path):
+    path = str(tmp_path / "records")
+    (tmp_path / "records").write_bytes(b"four")
+    assert read_sidecar(path) is None
+    write_sidecar(path, {"rate": 0.15, "text": [["\u00e9.txt", 0, 9]]})
+    assert read_sidecar(path) == {"rate": 0.15, "text": [["\u00e9.txt", 0, 9]], "bytes": 4}
+    write_sidecar(path, {"rate": 0.2})
+    assert read_sidecar(path) == {"rate": 0.2, "bytes": 4}
+    assert read_sidecars([f"{path}-2", path]) == {path: {"rate": 0.2, "bytes": 4}}
+    assert list(contents(tmp_path)) == ["records", "records.json"]
+
+
+def test_nothing_is_said_of_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(tf.errors.NotFoundError, match="records"):
+        write_sidecar(str(tmp_path / "records"), {"rate": 0.15})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", '{"instances": 3', "[1]", "\x00"])
+def test_a_sidecar_that_is_none(tmp_path, content):
+    (tmp_path / "records.json").write_text(content)
+    with pytest.raises(ValueError, match=r"records.json (is not JSON|holds no JSON object).*delete it"):
+        read_sidecar(str(tmp_path / "records"))
+
+
+@pytest.mark.parametrize("name", ["a folder", "[1] and *", "one/"])
+def test_unfinished_files_are_removed_and_no_others(tmp_path, name):
+    folder = os.path.join(tmp_path, name)
+    os.mkdir(folder)
+    kept = [
+        os.path.basename(instances_path(folder, 0, 2)),
+        "pretraining-00000-of-00002.tfrecord.json",
+        ".notes.unfinished-by-me",
+        ".pretraining-plans",
+        "pretraining.txt",
+    ]
+    left = [
+        ".pretraining-00001-of-00002.tfrecord.unfinished-1f",
+        ".pretraining-00001-of-00002.tfrecord.json.unfinished-2",
+    ]
+    for each in kept + left:
+        open(os.path.join(folder, each), "w").close()
+    assert instance_files(folder) == [instances_path(folder, 0, 2)]
+    remove_unfinished(folder)
+    assert sorted(os.listdir(folder)) == sorted(kept)
+
+
+def test_a_folder_that_is_not_there_has_no_files(tmp_path):
+    assert instance_files(str(tmp_path / "missing")) == []
+    remove_unfinished(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("folder, path", [("a", "a/"), ("a/", "a/"), ("", ""), ("gs://bucket/a", "gs://bucket/a/")])
+def test_names_of_files(folder, path):
+    assert instances_path(folder, 7, 12) == f"{path}pretraining-00007-of-00012.tfrecord"
+
+
+def test_whatever_changes_the_ids_of_a_text_is_described():
+    plain = describe_vocabulary(BertTokenizer(VOCABULARY, lower_case=True))
+    assert plain == describe_vocabulary(BertTokenizer(list(VOCABULARY), lower_case=True))
+    others = [
+        BertTokenizer([*VOCABULARY[:-1], "##es"], lower_case=True),
+        BertTokenizer([*VOCABULARY[:-2], VOCABULARY[-1], VOCABULARY[-2]], lower_case=True),
+        BertTokenizer(VOCABULARY, lower_case=False),
+        BertTokenizer(VOCABULARY, lower_case=True, strip_accents=False),
+        BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True),
+        BertTokenizer(VOCABULARY, lower_case=True, max_characters_per_word=100),
+    ]
+    assert all(describe_vocabulary(other) != plain for other in others)

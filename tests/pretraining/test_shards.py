@@ -1,0 +1,235 @@
+"""A corpus is cut into shards without a byte lost, at blank lines, and what is no prepared text is refused."""
+
+import random
+from pathlib import Path
+
+import pytest
+from absl import logging
+
+from keras_bert.pretraining import shards as module
+from keras_bert.pretraining.shards import Shard, check_files, lines_of_range, plan_shards, read_lines
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """What was logged as a warning."""
+    messages = []
+    monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
+    return messages
+
+
+def write(folder, *contents):
+    paths = []
+    for number, content in enumerate(contents):
+        path = folder / f"{number}.txt"
+        path.write_bytes(content)
+        paths.append(str(path))
+    return paths
+
+
+def random_content(generator):
+    """Lines and blank lines of all sorts, with documents short and long."""
+    parts = []
+    for _ in range(generator.choice([0, 1, 5, 30])):
+        for _ in range(generator.choice([1, 3, 40])):
+            parts.append(b"x" * generator.randint(1, 30) + generator.choice([b"\n", b"\r\n", b"  \n"]))
+        blank = generator.choice([b"\n", b"\r\n", b" \t\n", b"\n\n \n", b"\x0b\n"])
+        parts.append(blank * generator.randint(1, 3))
+    if parts and generator.random() < 0.5:
+        parts.append(b"the end")
+    return b"".join(parts)
+
+
+def documents_of(lines):
+    found = [[]]
+    for line in lines:
+        if line.strip():
+            found[-1].append(line)
+        else:
+            found.append([])
+    return [document for document in found if document]
+
+
+def check_plan(plan, paths, contents, shard_bytes):
+    assert [shard.number for shard in plan] == list(range(len(plan)))
+    pieces = [piece for shard in plan for piece in shard.pieces]
+    found = {path: b"" for path in paths}
+    for path, start, end in pieces:
+        assert start == len(found[path]) < end  # each piece goes on where the one before it ended
+        found[path] += contents[path][start:end]
+    assert found == contents
+    assert all(shard_bytes <= shard.size <= 2 * shard_bytes for shard in plan[:-1])
+    assert 1 <= plan[-1].size <= 2 * shard_bytes
+    return pieces
+
+
+def test_every_byte_is_in_one_piece_and_documents_are_whole(tmp_path, warnings, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 16)  # so that blank lines stand across what is read at once
+    for seed in range(60):
+        generator = random.Random(seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        paths = write(folder, *(random_content(generator) for _ in range(generator.choice([1, 2, 12]))), b"end\n")
+        contents = {path: Path(path).read_bytes() for path in paths}
+        shard_bytes = generator.choice([64, 300, 2000, 10**6])
+        warnings.clear()
+        plan = plan_shards(paths, shard_bytes)
+        pieces = check_plan(plan, paths, contents, shard_bytes)
+        cut = []
+        for path, _, end in pieces:
+            before = contents[path][:end]
+            assert end == len(contents[path]) or before.endswith(b"\n")
+            if end < len(contents[path]) and before.split(b"\n")[-2].strip():
+                cut.append(end)
+        assert bool(warnings) == bool(cut)
+        if not cut:
+            whole = [document for path in paths for document in documents_of(contents[path].decode().split("\n"))]
+            assert documents_of(line for shard in plan for line in read_lines(shard)) == whole
+
+
+def test_the_cut_depends_on_the_size_of_a_shard_and_not_on_what_is_read_at_once(tmp_path, monkeypatch):
+    generator = random.Random(1)
+    paths = write(tmp_path, *(random_content(generator) for _ in range(9)), b"end\n")
+    plans = []
+    for block in (1, 2, 7, 1 << 16):
+        monkeypatch.setattr(module, "_BLOCK", block)
+        plans.append(plan_shards(paths, 500))
+    assert all(plan == plans[0] for plan in plans)
+    assert len(plan_shards(paths, 250)) > len(plans[0]) > 3
+
+
+def test_small_files_share_a_shard(tmp_path):
+    paths = write(tmp_path, *[b"one\ntwo\n"] * 5, b"")
+    plan = plan_shards(paths, 16)
+    assert [len(shard.pieces) for shard in plan] == [2, 2, 1]
+    assert plan[0] == Shard(0, ((paths[0], 0, 8), (paths[1], 0, 8)))
+    assert list(read_lines(plan[0])) == ["one", "two", "", "one", "two", ""]
+
+
+def test_a_long_document_is_cut_after_a_line_and_the_log_says_so(tmp_path, warnings):
+    content = b"a line\n" * 100 + b"\nnext\n"
+    (path,) = write(tmp_path, content)
+    plan = plan_shards([path], 100)
+    check_plan(plan, [path], {path: content}, 100)
+    assert len(plan) == 5
+    assert all(set(read_lines(shard)) <= {"a line", "next", ""} for shard in plan)
+    assert warnings == [
+        f"documents of more than 100 bytes are cut into several, at 3 places, such as {path} at byte "
+        f"{plan[0].pieces[0][2]}. Larger shards keep them whole, and need more memory"
+    ]
+
+
+def test_little_is_read_to_find_the_cuts(tmp_path, monkeypatch):
+    (path,) = write(tmp_path, b"a short line\n\n" * 100_000)
+    read = []
+
+    class Watched(module.tf.io.gfile.GFile):
+        def read(self, n=-1):
+            read.append(n)
+            return super().read(n)
+
+    monkeypatch.setattr(module.tf.io.gfile, "GFile", Watched)
+    plan = plan_shards([path], 140_000)
+    assert len(plan) == 10
+    assert 0 < sum(read) <= 10 * (1 << 16)
+
+
+def test_a_long_line_is_searched_in_one_pass(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 1000)
+    (path,) = write(tmp_path, b"short\n" * 10 + b"x" * 400_000 + b"\n\nnext\n")
+    searched = []
+
+    class Pattern:
+        def search(self, text):
+            searched.append(len(text))
+            return pattern.search(text)
+
+    pattern = module._BLANK_LINE
+    monkeypatch.setattr(module, "_BLANK_LINE", Pattern())
+    with module.tf.io.gfile.GFile(path, "rb") as file:
+        assert module._find_blank_line(file, 0, 500_000) == 60 + 400_000 + 2
+    assert sum(searched) < 410_000
+
+
+# What is refused.
+
+
+def test_no_files():
+    with pytest.raises(ValueError, match="no files are given"):
+        plan_shards([])
+
+
+def test_empty_files(tmp_path):
+    paths = write(tmp_path, b"", b"")
+    with pytest.raises(ValueError, match=f"all 2 files of the corpus are empty, such as {paths[0]}"):
+        plan_shards(paths)
+
+
+@pytest.mark.parametrize("missing", ["missing.txt", "."])
+def test_missing_files_and_folders(tmp_path, missing):
+    with pytest.raises(FileNotFoundError, match=f"there is no file {tmp_path}"):
+        plan_shards([str(tmp_path / missing)])
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zip", "xz", "zst"])
+def test_compressed_files(tmp_path, suffix):
+    path = tmp_path / f"corpus.txt.{suffix}"
+    path.write_bytes(b"text\n")
+    with pytest.raises(ValueError, match=f"corpus.txt.{suffix} is compressed.*Unpack it first"):
+        plan_shards([str(path)])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_utf_16(tmp_path, encoding):
+    (path,) = write(tmp_path, "\ufeffa text\n".encode(encoding))
+    with pytest.raises(ValueError, match=f"{path} is UTF-16; prepared text is UTF-8"):
+        plan_shards([path])
+
+
+def test_the_same_file_twice(tmp_path):
+    (path,) = write(tmp_path, b"text\n")
+    link = tmp_path / "link.txt"
+    link.symlink_to(path)
+    for other in (path, f"{tmp_path}/./0.txt", str(link)):
+        with pytest.raises(ValueError, match="is given twice"):
+            plan_shards([path, other])
+    check_files([path, path])  # which is no reason not to read it
+
+
+def test_a_line_longer_than_a_shard(tmp_path):
+    (path,) = write(tmp_path, b"short\n" + b"x" * 1000 + b"\nshort\n")
+    with pytest.raises(ValueError, match=rf"{path}: from byte 100 on there is no line end within 100 bytes"):
+        plan_shards([path], 100)
+
+
+@pytest.mark.parametrize("shard_bytes", [0, -1])
+def test_the_size_of_a_shard(tmp_path, shard_bytes):
+    with pytest.raises(ValueError, match=f"shard_bytes must be at least 1, got {shard_bytes}"):
+        plan_shards(write(tmp_path, b"text\n"), shard_bytes)
+
+
+# Reading.
+
+
+def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
+    content = b"good\n\n" * 20 + "caf\u00e9\n".encode("latin-1") + b"\ngood\n"
+    (path,) = write(tmp_path, content)
+    plan = plan_shards([path], 50)
+    assert len(plan) > 2
+    with pytest.raises(ValueError, match=f"{path} is not UTF-8: byte 123 cannot be decoded. Convert it"):
+        for shard in plan:
+            list(read_lines(shard))
+
+
+def test_a_file_that_shrank(tmp_path):
+    (path,) = write(tmp_path, b"text\n" * 10)
+    (shard,) = plan_shards([path])
+    (tmp_path / "0.txt").write_bytes(b"text\n")
+    with pytest.raises(ValueError, match=f"{path} has changed: it ends before byte 50"):
+        list(read_lines(shard))
+
+
+def test_lines(tmp_path):
+    (path,) = write(tmp_path, "\ufeffone\r\ntwo\u2028three\x0b\n\n last".encode())
+    assert lines_of_range(path, 0, 27) == ["\ufeffone\r", "two\u2028three\x0b", "", " last"]
+    assert lines_of_range(path, 8, 22) == ["two\u2028three\x0b", ""]

@@ -1,0 +1,57 @@
+"""The weights that come with the package are whole, and know something of English."""
+
+import math
+
+import pytest
+
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.weights.preset_names import resolve_preset
+
+# Written for this test.
+SENTENCES = {
+    "the": "He walked slowly up [MASK] stairs and opened the door.",
+    "her": "She took off [MASK] hat and sat down by the fire.",
+    "to": "I do not want [MASK] see him again.",
+    "said": '"I am very tired," she [MASK].',
+    "of": "There was a glass [MASK] water upon the table.",
+    "mother": "The little girl ran to her [MASK] and her father.",
+    "not": "I am afraid I do [MASK] understand you.",
+    "eyes": "The tears came into her [MASK].",
+}
+
+
+@pytest.fixture(scope="module")
+def pretrainer():
+    return BertPretrainer.from_preset("bert_tiny_novels")
+
+
+def test_the_folder_is_whole_and_small():
+    files = {file.name: file.stat().st_size for file in resolve_preset("bert_tiny_novels").iterdir()}
+    assert set(files) == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer_config.json",
+        "training_curve.png",
+        "vocab.txt",
+    }
+    assert sum(files.values()) < 10e6
+
+
+def test_nothing_is_left_at_random_but_a_new_layer(pretrainer):
+    assert not pretrainer.checkpoint_report.random
+    classifier = BertClassifier.from_preset("bert_tiny_novels", labels=["a", "b"])
+    assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}
+
+
+def test_it_finds_the_words_that_are_missing(pretrainer):
+    answers = pretrainer.fill_masks(list(SENTENCES.values()), top=5)
+    found = [expected in dict(answer[0]) for expected, answer in zip(SENTENCES, answers, strict=True)]
+    assert sum(found) >= 6, dict(zip(SENTENCES, answers, strict=True))
+
+
+def test_words_are_far_likelier_than_by_chance(pretrainer):
+    answers = pretrainer.fill_masks(list(SENTENCES.values()), top=1000)
+    losses = [-math.log(dict(answer[0]).get(word, 1e-6)) for word, answer in zip(SENTENCES, answers, strict=True)]
+    assert sum(losses) / len(losses) < 3  # by the words' frequency alone about 5, by chance 9.2

@@ -1,0 +1,100 @@
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.conversion import ENCODERS, convert_encoder, encoder_name
+from tests.models.composed import make_encoder
+from tests.toys import VOCABULARY, toy_classifier, toy_encoder
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Saves a model and reads its checkpoint."""
+
+    def read(model):
+        return read_checkpoint(model.save_checkpoint(tmp_path / f"{len(list(tmp_path.iterdir()))}"))
+
+    return read
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_bidirectional_checkpoint_gives_all(read, encoder, caplog):
+    checkpoint = read(toy_classifier())
+    converted = convert_encoder(checkpoint, encoder)
+    assert encoder_name(checkpoint) == "bidirectional" and encoder_name(converted) == encoder
+    assert ("was trained in both directions" in caplog.text) == (not encoder.startswith("features_"))
+    assert converted.tensor_names.keys() >= converted.arrays.keys()
+    is_one = encoder == "left_to_right"
+    assert ("logits/kernel" in converted.arrays) == is_one
+    assert (set(converted.unused) == set()) == is_one
+    assert is_one or {"classifier.weight", "classifier.bias"} <= set(converted.unused)
+    assert convert_encoder(converted, encoder) is converted
+
+
+def test_two_checkpoints_of_one_direction_each(read, caplog):
+    left, right = (
+        read(toy_encoder(attention_direction=name, seed=seed))
+        for seed, name in enumerate(("left_to_right", "right_to_left"))
+    )
+    joined = convert_encoder(left, "two_directions", right)
+    assert not caplog.text
+    for direction, part in (("left_to_right", left), ("right_to_left", right)):
+        for path, array in part.arrays.items():
+            moved = path.replace("encoder/", f"encoder/{direction}/")
+            np.testing.assert_array_equal(joined.arrays[moved], array)
+            assert joined.tensor_names[moved] == tuple(f"{direction}: {name}" for name in part.tensor_names[path])
+    assert len(joined.arrays) == 2 * len(left.arrays)
+    assert "attention_direction" not in joined.encoder_arguments
+    with pytest.raises(ValueError, match="two directions need a second checkpoint"):
+        convert_encoder(left, "two_directions")
+    with pytest.raises(
+        ValueError, match=r"the encoder 'left_to_right', whose weights are not for one .* right_to_left"
+    ):
+        convert_encoder(left, "two_directions", left)
+    with pytest.raises(
+        ValueError, match=r"the encoder 'right_to_left', whose weights are not for one .* left_to_right"
+    ):
+        convert_encoder(right, "left_to_right")
+
+
+def test_two_that_are_not_alike(read, tmp_path):
+    left = read(toy_encoder())
+    for arguments in ({"num_hidden_layers": 1}, {"hidden_dropout_prob": 0.3}):
+        with pytest.raises(ValueError, match=f"differ in ..{next(iter(arguments))}"):
+            convert_encoder(left, "two_directions", read(toy_encoder(**arguments)))
+    folders = [
+        toy_encoder().save_checkpoint(tmp_path / f"words_{number}", BertTokenizer(words, lower_case=True))
+        for number, words in enumerate((VOCABULARY, [*VOCABULARY[:-1], "##other"]))
+    ]
+    with pytest.raises(ValueError, match=r"differ in \['vocabulary'\]"):
+        convert_encoder(
+            *(read_checkpoint(folder) for folder in folders[:1]), "two_directions", read_checkpoint(folders[1])
+        )
+    (folders[0] / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    with pytest.raises(ValueError, match="'lower_case', 'vocabulary'"):
+        convert_encoder(read_checkpoint(folders[0]), "two_directions", read_checkpoint(folders[1]))
+
+
+def test_what_cannot_be_converted(read):
+    checkpoint = read(toy_encoder())
+    with pytest.raises(ValueError, match=r"encoder must be one of .* got 'right_to_left'"):
+        convert_encoder(checkpoint, "right_to_left")
+    with pytest.raises(ValueError, match="a second checkpoint, from right to left, is for"):
+        convert_encoder(checkpoint, "left_to_right", checkpoint)
+    two = convert_encoder(checkpoint, "two_directions")
+    with pytest.raises(ValueError, match="has both directions already"):
+        convert_encoder(two, "two_directions", checkpoint)
+    with pytest.raises(ValueError, match="has the encoder 'two_directions'"):
+        convert_encoder(two, "left_to_right_bilstm")
+    with pytest.raises(ValueError, match="has the encoder 'left_to_right_bilstm'"):
+        convert_encoder(convert_encoder(checkpoint, "left_to_right_bilstm"), "left_to_right")
+
+
+def test_the_weights_of_a_bilstm_stay(read):
+    from keras_bert.models.classifier import BertClassifier
+
+    checkpoint = read(BertClassifier(make_encoder("left_to_right_bilstm"), 2))
+    assert convert_encoder(checkpoint, "left_to_right_bilstm") is checkpoint

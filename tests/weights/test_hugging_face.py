@@ -1,0 +1,399 @@
+import json
+import os
+import shutil
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.hugging_face import find_hugging_face_weights
+from keras_bert.weights.layout import POOLER_PATHS, expected_encoder_shapes, expected_pretraining_shapes
+from keras_bert.weights.preset_names import resolve_preset
+
+HEADS = ["pretraining", "sequence_classification", "token_classification", "question_answering", "multiple_choice"]
+
+
+def assert_arrays_are_the_files(checkpoint, tensors, prefix):
+    """Every array against the tensors themselves, by rules written out here once more."""
+
+    def linear(name):
+        return tensors[f"{prefix}{name}.weight"].T, tensors[f"{prefix}{name}.bias"]
+
+    def check(path, kernel, bias, leaves=("kernel", "bias")):
+        np.testing.assert_array_equal(checkpoint.arrays[f"encoder/{path}/{leaves[0]}"], kernel)
+        np.testing.assert_array_equal(checkpoint.arrays[f"encoder/{path}/{leaves[1]}"], bias)
+
+    def check_norm(path, name):
+        check(path, tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"], ("gamma", "beta"))
+
+    for ours, theirs in [("token", "word"), ("segment", "token_type"), ("position", "position")]:
+        np.testing.assert_array_equal(
+            checkpoint.arrays[f"encoder/embeddings/{ours}_embeddings"],
+            tensors[f"{prefix}embeddings.{theirs}_embeddings.weight"],
+        )
+    check_norm("embeddings/layer_norm", "embeddings.LayerNorm")
+    width = checkpoint.encoder_arguments["hidden_size"]
+    for index in range(checkpoint.encoder_arguments["num_hidden_layers"]):
+        block, layer = f"transformer_block_{index}", f"encoder.layer.{index}"
+        for number, part in enumerate(["query", "key", "value"]):
+            columns = slice(number * width, (number + 1) * width)
+            kernel, bias = linear(f"{layer}.attention.self.{part}")
+            fused = f"encoder/{block}/self_attention/query_key_value"
+            np.testing.assert_array_equal(checkpoint.arrays[f"{fused}/kernel"][:, columns], kernel)
+            np.testing.assert_array_equal(checkpoint.arrays[f"{fused}/bias"][columns], bias)
+        check(f"{block}/self_attention/output", *linear(f"{layer}.attention.output.dense"))
+        check_norm(f"{block}/self_attention_layer_norm", f"{layer}.attention.output.LayerNorm")
+        check(f"{block}/intermediate", *linear(f"{layer}.intermediate.dense"))
+        check(f"{block}/output", *linear(f"{layer}.output.dense"))
+        check_norm(f"{block}/output_layer_norm", f"{layer}.output.LayerNorm")
+    if f"{prefix}pooler.dense.weight" in tensors:
+        check("pooler", *linear("pooler.dense"))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("head", HEADS)
+def test_arrays_of_the_reference_models(shared, activation, head):
+    folder = shared / "golden" / "hf_tiny" / activation / head
+    tensors = load_file(folder / "model.safetensors")
+    checkpoint = read_checkpoint(folder)
+    assert checkpoint.source == "hugging_face"
+    assert checkpoint.encoder_arguments["hidden_act"] == activation
+    assert checkpoint.encoder_arguments["initializer_range"] == 0.2
+    assert_arrays_are_the_files(checkpoint, tensors, "bert.")
+    wanted = expected_encoder_shapes(checkpoint.encoder_arguments)
+    if head in ("token_classification", "question_answering"):
+        wanted = {path: shape for path, shape in wanted.items() if path not in POOLER_PATHS}
+    if head == "sequence_classification":
+        wanted |= {"logits/kernel": (32, 3), "logits/bias": (3,)}
+    if head == "token_classification":
+        wanted |= {"token_logits/kernel": (32, 5), "token_logits/bias": (5,)}
+    if head == "multiple_choice":
+        wanted |= {"choice_logits/kernel": (32, 1), "choice_logits/bias": (1,)}
+    if head == "question_answering":
+        wanted |= {"spans/kernel": (32, 2), "spans/bias": (2,)}
+    if head == "pretraining":
+        wanted |= expected_pretraining_shapes(checkpoint.encoder_arguments)
+    assert {path: array.shape for path, array in checkpoint.arrays.items()} == wanted
+    used = {name for names in checkpoint.tensor_names.values() for name in names}
+    assert used | set(checkpoint.unused) == set(tensors) and not used & set(checkpoint.unused)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_is_read_whole(shared, head):
+    checkpoint = read_checkpoint(shared / "golden" / "hf_tiny" / "gelu" / head)
+    assert checkpoint.unused == ()
+    # What is said of a head is said of no other: labels of tokens are none of texts.
+    names = {
+        "sequence_classification": "logits",
+        "token_classification": "token_logits",
+        "multiple_choice": "choice_logits",
+    }
+    for name in names.values():
+        assert bool(checkpoint.arguments_of_head(name)) == (names.get(head) == name)
+
+
+def test_the_classifier_of_the_reference_model(shared):
+    folder = shared / "golden" / "hf_tiny" / "gelu" / "sequence_classification"
+    checkpoint, tensors = read_checkpoint(folder), load_file(folder / "model.safetensors")
+    assert checkpoint.classifier_arguments == {
+        "num_labels": 3,
+        "label_names": None,
+        "problem_type": None,
+        "classifier_dropout": 0.1,
+    }
+    np.testing.assert_array_equal(checkpoint.arrays["logits/kernel"], tensors["classifier.weight"].T)
+    np.testing.assert_array_equal(checkpoint.arrays["logits/bias"], tensors["classifier.bias"])
+
+
+def test_old_names_and_extra_tensors_give_the_same_arrays(shared):
+    folder = shared / "golden" / "hf_tiny" / "gelu"
+    plain = read_checkpoint(folder / "pretraining")
+    legacy = read_checkpoint(folder / "pretraining_legacy_keys")
+    extra = read_checkpoint(folder / "pretraining_extra_keys")
+    assert legacy.tensor_names["encoder/embeddings/layer_norm/gamma"] == ("bert.embeddings.LayerNorm.gamma",)
+    for path, array in plain.arrays.items():
+        np.testing.assert_array_equal(legacy.arrays[path], array)
+        np.testing.assert_array_equal(extra.arrays[path], array)
+    assert set(extra.unused) - set(plain.unused) == {
+        "bert.embeddings.position_ids",
+        "cls.predictions.decoder.weight",
+        "cls.predictions.decoder.bias",
+    }
+
+
+def test_names_without_prefix(hugging_face_folder):
+    tensors = hugging_face_folder.tensors
+    hugging_face_folder.tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+    assert_arrays_are_the_files(read_checkpoint(hugging_face_folder.write()), tensors, "bert.")
+
+
+def test_the_real_model():
+    try:
+        folder = resolve_preset("all_minilm_l6_v2")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    checkpoint = read_checkpoint(folder)
+    assert_arrays_are_the_files(checkpoint, load_file(folder / "model.safetensors"), "")
+    assert checkpoint.encoder_arguments["num_attention_heads"] == 12
+    assert checkpoint.encoder_arguments["hidden_act"] == "gelu"
+    assert checkpoint.unused == ("embeddings.position_ids",)
+    assert (checkpoint.lower_case, checkpoint.strip_accents) == (True, None)
+    assert checkpoint.vocabulary_path == folder / "vocab.txt"
+    assert checkpoint.classifier_arguments is None
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_files_are_read_into_float32(hugging_face_folder, dtype):
+    tensors = {name: tensor.astype(dtype) for name, tensor in hugging_face_folder.tensors.items()}
+    hugging_face_folder.tensors = tensors
+    checkpoint = read_checkpoint(hugging_face_folder.write())
+    assert {array.dtype for array in checkpoint.arrays.values()} == {np.dtype(np.float32)}
+    assert_arrays_are_the_files(
+        checkpoint, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, "bert."
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("gelu", "gelu"),
+        ("gelu_python", "gelu"),
+        ("gelu_new", "gelu_new"),
+        ("gelu_pytorch_tanh", "gelu_new"),
+        ("gelu_fast", "gelu_new"),
+        ("relu", "relu"),
+    ],
+)
+def test_activations(hugging_face_folder, theirs, ours):
+    hugging_face_folder.config["hidden_act"] = theirs
+    assert read_checkpoint(hugging_face_folder.write()).encoder_arguments["hidden_act"] == ours
+
+
+# === The head ===
+
+
+def test_label_names_problem_type_and_dropout(hugging_face_folder):
+    hugging_face_folder.with_classifier().config.update(
+        id2label={"1": "neutral", "0": "good", "2": "bad"},
+        problem_type="multi_label_classification",
+        classifier_dropout=0.3,
+    )
+    assert read_checkpoint(hugging_face_folder.write()).classifier_arguments == {
+        "num_labels": 3,
+        "label_names": ["good", "neutral", "bad"],
+        "problem_type": "multi_label_classification",
+        "classifier_dropout": 0.3,
+    }
+
+
+def test_the_dropout_of_the_encoder_is_the_heads_when_it_has_none(hugging_face_folder):
+    hugging_face_folder.with_classifier().config.update(classifier_dropout=None, hidden_dropout_prob=0.25)
+    assert read_checkpoint(hugging_face_folder.write()).classifier_arguments["classifier_dropout"] == 0.25
+
+
+@pytest.mark.parametrize(("num_labels", "problem_type"), [(1, "regression"), (2, None)])
+def test_the_number_of_unnamed_labels_is_the_tensors(hugging_face_folder, num_labels, problem_type):
+    arguments = read_checkpoint(hugging_face_folder.with_classifier(num_labels).write()).classifier_arguments
+    assert (arguments["num_labels"], arguments["label_names"]) == (num_labels, None)
+    assert arguments["problem_type"] == problem_type
+
+
+@pytest.mark.parametrize("labels", [{"0": "a", "2": "b"}, {}, ["a", "b"]])
+def test_labels_with_gaps_are_refused(hugging_face_folder, labels):
+    hugging_face_folder.with_classifier().config["id2label"] = labels
+    with pytest.raises(ValueError, match=r"config.json: id2label must have the keys"):
+        read_checkpoint(hugging_face_folder.write())
+
+
+def test_labels_that_do_not_fit_the_head_are_refused(hugging_face_folder):
+    hugging_face_folder.with_classifier(3).config["id2label"] = {"0": "good", "1": "bad"}
+    with pytest.raises(ValueError, match=r"'classifier.weight' .*expected shape \[2, 4\], found \[3, 4\]"):
+        read_checkpoint(hugging_face_folder.write())
+
+
+def test_a_classifier_without_its_pooler_is_refused(hugging_face_folder):
+    hugging_face_folder.with_classifier()
+    for leaf in ("weight", "bias"):
+        del hugging_face_folder.tensors[f"bert.pooler.dense.{leaf}"]
+    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*found none of that name"):
+        read_checkpoint(hugging_face_folder.write())
+
+
+# === What the tokenizer's files say ===
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokenizer", "expected"),
+    [
+        ({"do_lower_case": False, "strip_accents": True}, None, (False, True)),
+        ({"do_lower_case": True}, {"normalizer": {"lowercase": False}}, (True, None)),
+        ({}, {"normalizer": {"type": "BertNormalizer", "lowercase": True}}, (True, None)),
+        (None, {"normalizer": {"lowercase": False}}, (False, None)),
+        (None, {"normalizer": None}, (None, None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_lower_casing(hugging_face_folder, settings, tokenizer, expected):
+    folder = hugging_face_folder.write()
+    if settings is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    if tokenizer is not None:
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    checkpoint = read_checkpoint(folder)
+    assert (checkpoint.lower_case, checkpoint.strip_accents) == expected
+
+
+def test_a_lower_casing_that_is_no_boolean_is_refused(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: do_lower_case must be true or false; found 'yes'"):
+        read_checkpoint(folder)
+
+
+def test_the_vocabulary_is_found_and_checked(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    assert read_checkpoint(folder).vocabulary_path == folder / "vocab.txt"
+    (folder / "vocab.txt").write_text("a\nb\n")
+    with pytest.raises(ValueError, match=r"vocab.txt: expected 7 lines, .*; found 2"):
+        read_checkpoint(folder)
+
+
+# === Files in shards ===
+
+
+def write_shards(folder, tensors):
+    names = sorted(tensors)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    (folder / "model.safetensors").unlink()
+    for shard, members in shards.items():
+        save_file({name: tensors[name] for name in members}, folder / shard)
+    weight_map = {name: shard for shard, members in shards.items() for name in members}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def test_shards(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    write_shards(folder, hugging_face_folder.tensors)
+    checkpoint = read_checkpoint(folder)
+    assert checkpoint.path == folder / "model.safetensors.index.json" and checkpoint.unused == ()
+    assert_arrays_are_the_files(checkpoint, hugging_face_folder.tensors, "bert.")
+
+
+def test_a_missing_shard_is_named(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    write_shards(folder, hugging_face_folder.tensors)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"index.json: names the shards \['model-00002-of-00002.safetensors'\]"):
+        read_checkpoint(folder)
+
+
+def test_a_misshapen_tensor_is_blamed_on_its_shard(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    tensors = hugging_face_folder.tensors | {"bert.pooler.dense.weight": np.zeros((4, 5), np.float32)}
+    write_shards(folder, tensors)
+    with pytest.raises(ValueError, match=r"model-0000\d-of-00002.safetensors: tensor 'bert.pooler.dense.weight'"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}])
+def test_an_index_without_a_map_is_refused(hugging_face_folder, index):
+    folder = hugging_face_folder.write()
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="expected an object weight_map"):
+        read_checkpoint(folder)
+
+
+# === Broken files ===
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, -3])
+def test_a_truncated_file_is_named_with_its_size(shared, tmp_path, keep):
+    source = shared / "golden" / "hf_tiny" / "gelu" / "pretraining"
+    folder = shutil.copytree(source, tmp_path / "copy", copy_function=shutil.copyfile)
+    path = folder / "model.safetensors"
+    size = path.stat().st_size
+    size = int(size * keep) if isinstance(keep, float) else (size + keep if keep < 0 else keep)
+    os.truncate(path, size)
+    with pytest.raises(ValueError, match=rf"model.safetensors: not a whole safetensors file .*it has {size} bytes"):
+        read_checkpoint(folder)
+
+
+def test_a_git_lfs_pointer_is_refused(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    (folder / "model.safetensors").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 90868376\n"
+    )
+    with pytest.raises(ValueError, match="Git LFS pointer"):
+        read_checkpoint(folder)
+
+
+def test_every_tensor_of_the_encoder_is_wanted(hugging_face_folder):
+    whole = hugging_face_folder.tensors
+    for missing in whole:
+        hugging_face_folder.tensors = {name: tensor for name, tensor in whole.items() if name != missing}
+        folder = hugging_face_folder.write()
+        with pytest.raises(ValueError) as caught:
+            read_checkpoint(folder)
+        assert f"{folder / 'model.safetensors'}: tensor '{missing}'" in str(caught.value)
+        assert f"expected shape {list(whole[missing].shape)}, found none of that name" in str(caught.value)
+
+
+def test_every_shape_of_the_encoder_is_checked(hugging_face_folder):
+    whole = hugging_face_folder.tensors
+    for name, tensor in whole.items():
+        misshapen = np.concatenate([tensor, tensor])
+        hugging_face_folder.tensors = whole | {name: misshapen}
+        folder = hugging_face_folder.write()
+        with pytest.raises(ValueError) as caught:
+            read_checkpoint(folder)
+        assert f"{folder / 'model.safetensors'}: tensor '{name}'" in str(caught.value)
+        assert f"expected shape {list(tensor.shape)}, found {list(misshapen.shape)}" in str(caught.value)
+
+
+def test_quantized_weights_are_refused(hugging_face_folder):
+    hugging_face_folder.tensors["bert.pooler.dense.weight"] = np.zeros((4, 4), np.int8)
+    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*expected a float type.*found I8"):
+        read_checkpoint(hugging_face_folder.write())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "roberta"}, r"model_type must be 'bert'; found 'roberta'"),
+        ({"model_type": "distilbert"}, r"model_type must be 'bert'; found 'distilbert'"),
+        ({"model_type": None}, r"model_type must be 'bert'; found None"),
+        ({"position_embedding_type": "relative_key"}, r"must be 'absolute'; found 'relative_key'"),
+        ({"is_decoder": True}, r"is_decoder must be false"),
+        ({"add_cross_attention": True}, r"add_cross_attention must be false"),
+        ({"num_attention_heads": 3}, r"found hidden_size 4 and num_attention_heads 3"),
+        ({"hidden_act": "quick_gelu"}, r"hidden_act must be one of .*; found 'quick_gelu'"),
+        ({"classifier_dropout": 2, "architectures": ["BertForSequenceClassification"]}, r"classifier_dropout must be"),
+    ],
+)
+def test_what_is_not_a_bert_encoder_is_refused(hugging_face_folder, changes, message):
+    hugging_face_folder.config.update(changes)
+    with pytest.raises(ValueError, match=rf"config.json: .*{message}"):
+        read_checkpoint(hugging_face_folder.write())
+
+
+def test_weights_without_configuration_are_refused(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    (folder / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"config.json: there is no such file"):
+        read_checkpoint(folder)
+
+
+# === Finding the weights ===
+
+
+def test_a_whole_file_comes_before_shards_and_other_paths_are_not_ours(hugging_face_folder):
+    folder = hugging_face_folder.write()
+    (folder / "model.safetensors.index.json").write_text("{}")
+    assert find_hugging_face_weights(folder) == folder / "model.safetensors"
+    assert find_hugging_face_weights(folder / "model.safetensors") == folder / "model.safetensors"
+    assert find_hugging_face_weights(folder / "model.safetensors.index.json").name == "model.safetensors.index.json"
+    assert find_hugging_face_weights(folder / "config.json") is None
+    assert find_hugging_face_weights(folder / "absent") is None

@@ -1,0 +1,354 @@
+import json
+import os
+import stat
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.pretrainer import BertPretrainer
+from keras_bert.text.preprocessor import BertPreprocessor
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.weights import hugging_face_writer
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.hugging_face_writer import write_hugging_face
+from keras_bert.weights.layout import POOLER_PATHS, expected_classifier_shapes, expected_encoder_shapes
+from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_reviews
+
+SIZES = {
+    "vocab_size": 6,
+    "hidden_size": 4,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 6,
+    "max_position_embeddings": 8,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.2,
+    "attention_probs_dropout_prob": 0.05,
+    "initializer_range": 0.03,
+    "layer_norm_eps": 1e-7,
+}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "", "été"]
+HEAD = {
+    "num_labels": 3,
+    "label_names": ["non", "oui", "peut-être"],
+    "problem_type": "single_label_classification",
+    "classifier_dropout": 0.4,
+}
+
+
+def arrays_of(head=None, dtype="float32"):
+    shapes = expected_encoder_shapes(SIZES)
+    if head is not None:
+        shapes |= expected_classifier_shapes(SIZES["hidden_size"], head["num_labels"])
+    random = np.random.default_rng(0)
+    return {path: random.standard_normal(shape).astype(dtype) for path, shape in shapes.items()}
+
+
+def assert_same_arrays(found, expected):
+    assert found.keys() == expected.keys()
+    for path, array in expected.items():
+        np.testing.assert_array_equal(found[path], array.astype("float32"))
+
+
+@pytest.mark.parametrize("head", [None, HEAD])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", ml_dtypes.bfloat16])
+def test_the_reader_gets_back_what_was_written(tmp_path, head, dtype):
+    arrays = arrays_of(head, dtype)
+    folder = write_hugging_face(tmp_path / "new" / "bert", SIZES, arrays, head, WORDS, lower_case=False)
+    checkpoint = read_checkpoint(folder)
+    assert folder == tmp_path / "new" / "bert"
+    assert checkpoint.encoder_arguments == SIZES
+    assert checkpoint.classifier_arguments == head
+    assert_same_arrays(checkpoint.arrays, arrays)
+    assert all(array.dtype == np.float32 for array in checkpoint.arrays.values())
+    assert checkpoint.vocabulary_path.read_bytes().decode().split("\n") == [*WORDS, ""]
+    assert (checkpoint.lower_case, checkpoint.strip_accents, checkpoint.unused) == (False, None, ())
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("head", ["sequence_classification", "question_answering"])
+def test_the_files_of_the_reference_come_back(shared, tmp_path, head, activation):
+    golden = shared / "golden" / "hf_tiny" / activation / head
+    read = read_checkpoint(golden)
+    folder = write_hugging_face(tmp_path / "bert", read.encoder_arguments, read.arrays, read.classifier_arguments)
+    expected, found = load_file(golden / "model.safetensors"), load_file(folder / "model.safetensors")
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype
+        np.testing.assert_array_equal(found[name], tensor)
+    theirs, ours = (json.loads((path / "config.json").read_text()) for path in (golden, folder))
+    known = theirs.keys() & ours.keys() - {"classifier_dropout"}  # null there: the encoder's, which we write out
+    assert {name: ours[name] for name in known} == {name: theirs[name] for name in known}
+    assert {"architectures", "hidden_act", "layer_norm_eps", "model_type"} <= known
+    assert (head == "sequence_classification") == ({"id2label", "label2id"} <= known)
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_weights_may_be_stored_in_bfloat16(tmp_path):
+    arrays = arrays_of(HEAD)
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays, HEAD, dtype="bfloat16")
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(ml_dtypes.bfloat16)}
+    assert json.loads((folder / "config.json").read_text())["torch_dtype"] == "bfloat16"
+    rounded = {path: array.astype(ml_dtypes.bfloat16) for path, array in arrays.items()}
+    assert_same_arrays(read_checkpoint(folder).arrays, rounded)
+
+
+def test_another_type_to_store_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"stored as one of \('float32', 'bfloat16'\); got dtype='float16'"):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), dtype="float16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("make", [toy_encoder, toy_classifier, lambda: BertPretrainer(toy_encoder())])
+def test_models_store_in_bfloat16_on_request(tmp_path, make):
+    folder = make().save_checkpoint(tmp_path / "bert", dtype="bfloat16")
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(ml_dtypes.bfloat16)}
+
+
+def test_an_encoder_alone_has_no_prefix(tmp_path):
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
+    names = load_file(folder / "model.safetensors").keys()
+    assert "embeddings.word_embeddings.weight" in names
+    assert not [name for name in names if name.startswith("bert.")]
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["BertModel"]
+
+
+def test_an_encoder_without_pooler(tmp_path):
+    arrays = {path: array for path, array in arrays_of().items() if path not in POOLER_PATHS}
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays)
+    assert_same_arrays(read_checkpoint(folder).arrays, arrays)
+
+
+def test_the_padding_token_and_the_format_are_stated(tmp_path):
+    words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "a", "b"]
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), vocabulary=words, lower_case=True)
+    assert json.loads((folder / "config.json").read_text())["pad_token_id"] == 3
+    with safe_open(folder / "model.safetensors", framework="numpy") as file:
+        assert file.metadata() == {"format": "pt"}
+
+
+def test_others_may_read_the_files(tmp_path):
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert modes == {stat.S_IMODE(plain.stat().st_mode)}
+
+
+@pytest.mark.parametrize(
+    ("lower_case", "strip_accents", "written"),
+    [
+        (True, None, {"do_lower_case": True}),
+        (True, True, {"do_lower_case": True}),
+        (True, False, {"do_lower_case": True, "strip_accents": False}),
+        (False, True, {"do_lower_case": False, "strip_accents": True}),
+        (False, False, {"do_lower_case": False}),
+    ],
+)
+def test_the_tokenizer_is_described(tmp_path, lower_case, strip_accents, written):
+    folder = write_hugging_face(
+        tmp_path / "bert", SIZES, arrays_of(), None, WORDS, lower_case=lower_case, strip_accents=strip_accents
+    )
+    assert json.loads((folder / "tokenizer_config.json").read_text()) == {
+        "tokenizer_class": "BertTokenizer",
+        "tokenize_chinese_chars": True,
+        "model_max_length": 8,
+        **written,
+    }
+
+
+def test_labels_without_names_are_named_as_their_library_does(tmp_path):
+    head = {**HEAD, "label_names": None, "problem_type": None}
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(head), head)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["id2label"] == {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}
+    assert config["label2id"] == {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}
+    assert "problem_type" not in config
+    assert read_checkpoint(folder).classifier_arguments == head
+
+
+def without(arrays, name):
+    return {path: array for path, array in arrays.items() if path != name}
+
+
+KERNEL = "encoder/transformer_block_1/output/kernel"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (without(arrays_of(), KERNEL), f"{KERNEL} is missing"),
+        (without(arrays_of(), POOLER_PATHS[0]), "pooler/kernel is missing"),
+        ({**arrays_of(), "logits/bias": np.zeros(3)}, "logits/bias is not a variable of such a model"),
+        ({**arrays_of(), KERNEL: np.zeros([4, 6])}, r"must have the shape \[6, 4\], but has \[4, 6\]"),
+        ({**arrays_of(), KERNEL: np.zeros([6, 4], int)}, "but is int64"),
+        ({}, r"and \d+ more"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
+    with pytest.raises(ValueError, match=message):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"vocabulary": WORDS[:-1], "lower_case": True}, "has 5 entries, but vocab_size is 6"),
+        ({"vocabulary": [*WORDS[:-1], " a"], "lower_case": True}, r"their white space: \[' a'\]"),
+        ({"vocabulary": [*WORDS[:-1], "a\nb"], "lower_case": True}, "their white space"),
+        ({"vocabulary": WORDS}, "give lower_case=True or False"),
+    ],
+)
+def test_a_vocabulary_that_would_not_come_back_is_refused(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_that_make_no_sense_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="hidden_act must be one of"):
+        write_hugging_face(tmp_path / "bert", {**SIZES, "hidden_act": "swish"}, arrays_of())
+    head = {**HEAD, "label_names": ["a", "a", "b"]}
+    with pytest.raises(ValueError, match="3 distinct label_names"):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(head), head)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "bert").mkdir()
+    with pytest.raises(FileExistsError, match="is not overwritten"):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
+    os.symlink(tmp_path / "nowhere", tmp_path / "link")
+    with pytest.raises(FileExistsError, match="is not overwritten"):
+        write_hugging_face(tmp_path / "link", SIZES, arrays_of())
+
+
+def test_an_error_leaves_nothing_behind(tmp_path, monkeypatch):
+    def fail(tensors, path, metadata):
+        path.write_bytes(b"half")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(hugging_face_writer, "save_file", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
+    assert not list(tmp_path.iterdir())
+
+
+def assert_same_weights(one, two):
+    two = two.variables_by_path()
+    for path, variable in one.variables_by_path().items():
+        np.testing.assert_array_equal(np.asarray(variable).astype("float32"), np.asarray(two[path]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type"),
+    [
+        (("negative", "positive"), "single_label_classification"),
+        (["дешево", "срочно", "3"], "multi_label_classification"),
+        (["score"], "regression"),
+        (4, "single_label_classification"),
+    ],
+)
+def test_a_classifier_comes_back(tmp_path, labels, problem_type):
+    classifier = toy_classifier(labels, problem_type=problem_type, dropout=0.3)
+    loaded = BertClassifier.from_checkpoint(classifier.save_checkpoint(tmp_path / "saved"), sequence_length=16)
+    assert_same_weights(classifier, loaded)
+    assert (loaded.labels, loaded.problem_type) == (classifier.labels, problem_type)
+    assert loaded.dropout.rate == 0.3
+    assert not loaded.checkpoint_report.random
+    assert not loaded.checkpoint_report.unused
+    assert loaded.preprocessor.get_config() == classifier.preprocessor.get_config()
+    texts, _ = toy_reviews(8)
+    np.testing.assert_array_equal(loaded.predict(texts, verbose=0), classifier.predict(texts, verbose=0))
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False), (False, True)])
+def test_the_tokenizer_comes_back(tmp_path, lower_case, strip_accents):
+    words = [*VOCABULARY[:-3], "Été", "ete", "été"]
+    tokenizer = BertTokenizer(words, lower_case, strip_accents)
+    classifier = toy_classifier(preprocessor=BertPreprocessor(tokenizer, sequence_length=8))
+    loaded = BertClassifier.from_checkpoint(classifier.save_checkpoint(tmp_path / "saved"), sequence_length=8)
+    assert loaded.preprocessor.get_config() == classifier.preprocessor.get_config()
+    ids = [one.preprocessor(["Été ete"])["token_ids"].numpy().tolist() for one in (classifier, loaded)]
+    assert ids[0] == ids[1]
+
+
+def test_a_classifier_in_bfloat16_is_written_in_float32(tmp_path):
+    classifier = toy_classifier(encoder_arguments={"dtype": "bfloat16", "num_hidden_layers": 2})
+    folder = classifier.save_checkpoint(tmp_path / "saved")
+    assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {np.dtype("float32")}
+    assert_same_weights(classifier, BertClassifier.from_checkpoint(folder, sequence_length=16))
+
+
+def test_a_classifier_without_preprocessor(tmp_path):
+    folder = toy_classifier(preprocessor=None).save_checkpoint(tmp_path / "saved")
+    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("with_pooler", [True, False])
+def test_an_encoder_comes_back(tmp_path, with_pooler):
+    encoder = toy_encoder(with_pooler=with_pooler, hidden_act="gelu", layer_norm_eps=1e-6)
+    folder = encoder.save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY, lower_case=True))
+    loaded = BertEncoder.from_checkpoint(folder)
+    assert_same_weights(encoder, loaded)
+    assert set(loaded.checkpoint_report.random) == (set() if with_pooler else set(POOLER_PATHS))
+    own = {"seed", "name", "dtype", "trainable", "with_pooler"}
+    configs = [{key: value for key, value in one.get_config().items() if key not in own} for one in (encoder, loaded)]
+    assert configs[0] == configs[1]
+    # It is a start for a classifier as any other.
+    assert BertClassifier.from_checkpoint(folder, ["a", "b"], sequence_length=8).preprocessor.tokenizer.lower_case
+
+
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
+def test_an_encoder_of_one_direction_comes_back(tmp_path, direction):
+    classifier = toy_classifier(encoder_arguments={"attention_direction": direction, "num_hidden_layers": 2})
+    folder = classifier.save_checkpoint(tmp_path / "saved")
+    loaded = BertClassifier.from_checkpoint(folder, sequence_length=16)
+    assert loaded.encoder.attention_direction == direction
+    assert_same_weights(classifier, loaded)
+    assert not loaded.checkpoint_report.random and not loaded.checkpoint_report.unused
+    texts, _ = toy_reviews(8)
+    np.testing.assert_array_equal(loaded.predict(texts, verbose=0), classifier.predict(texts, verbose=0))
+    both_ways = BertClassifier.from_checkpoint(folder, sequence_length=16, attention_direction="bidirectional")
+    assert np.abs(both_ways.predict(texts, verbose=0) - classifier.predict(texts, verbose=0)).max() > 1e-3
+
+
+def test_their_library_does_not_take_an_encoder_of_one_direction_for_a_bert(tmp_path):
+    folder = toy_classifier(encoder_arguments={"attention_direction": "left_to_right"}).save_checkpoint(
+        tmp_path / "one"
+    )
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "keras_bert"
+    names = load_file(folder / "model.safetensors").keys() - {"classifier.weight", "classifier.bias"}
+    assert all(name.startswith("left_to_right.") for name in names)
+
+
+def test_their_library_refuses_an_encoder_of_one_direction(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
+    with pytest.raises(ValueError, match="keras_bert"):
+        transformers.AutoConfig.from_pretrained(folder)
+
+
+def test_an_unknown_direction_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"attention_direction must be one of .* found 'up'"):
+        write_hugging_face(tmp_path / "bert", {**SIZES, "attention_direction": "up"}, arrays_of())
+    folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "attention_direction": 1}))
+    with pytest.raises(ValueError, match=r"config.json: attention_direction must be one of .* found 1"):
+        read_checkpoint(folder)
+
+
+def test_a_vocabulary_of_another_encoder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="has 8 entries, but vocab_size is"):
+        toy_encoder().save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY[:8], lower_case=True))
+    assert not list(tmp_path.iterdir())

