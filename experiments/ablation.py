@@ -14,7 +14,8 @@
   features           table 7: the BERT of --init_checkpoint fine-tuned, and six mixes of its frozen layers
 
 Everything is written below --run_dir: the programs' own runs in pretraining/VARIANT and fine_tuning/VARIANT/TASK, and
-table.md and table.json, which are written anew as each variant is finished. A score is the median over --num_seeds seeds
+table.md and table.json, which are written anew as each variant is finished. A score is the median over --num_seeds
+seeds
 of the best evaluation on dev, with the range; of several --learning_rates the seeds are those of the rate with the best
 trial. Every program is asked whether it takes its flags before the first one is run. What has finished is not run
 again: the same command goes on where an interrupted one was.

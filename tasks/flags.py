@@ -161,7 +161,8 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8
 
 
 def fine_tuning_arguments():
-    """The flags' values as the keyword arguments of `keras_bert.finetuning.fine_tuner.fine_tune`; to be called before TensorFlow
+    """The flags' values as the keyword arguments of `keras_bert.finetuning.fine_tuner.fine_tune`; to be called before
+    TensorFlow
     computes anything.
 
     It makes the strategy, and sets TensorFlow to be deterministic if that is asked for.
@@ -224,7 +225,8 @@ def run_fine_tuning(program, make_task, argv):
 
     Args:
         program: str, its name.
-        make_task: function of the flags' values that gives the task, as `keras_bert.finetuning.fine_tuner.fine_tune` wants it.
+        make_task: function of the flags' values that gives the task, as `keras_bert.finetuning.fine_tuner.fine_tune`
+        wants it.
         argv: list of str, what the command line has beside flags.
 
     Raises:

@@ -8,7 +8,8 @@ wikipedia and web hold the documents.
 
 Output: the JSON of SQuAD 1.1, as tasks.squad reads it, with a paragraph for every document that names the answer in its
 first 400 words (--max_tokens), which is what BERT's paper trained on (section 4.2). The answer is the first place of
-the text where it, or another name of it, stands as words; keras_bert/data/formats/triviaqa.py has the rule. Documents that do
+the text where it, or another name of it, stands as words; keras_bert/data/formats/triviaqa.py has the rule. Documents
+that do
 not name the answer are left out and counted. The file gets its name when it is complete.
 
 Memory grows with the file of questions, by about six times its size, and not with the documents.

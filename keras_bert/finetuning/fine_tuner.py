@@ -313,7 +313,8 @@ def train(
         weight_decay, clip_norm, layer_decay: as for `BertAdamW` and `BertEncoder.learning_rate_factors`.
         bias_correction: bool, as for `BertAdamW`; None is on sets of fewer than 10,000 examples.
         evaluate_every: int or None, updates; None is once an epoch.
-        patience, gradient_accumulation_steps, jit_compile, checkpoint_every, log_every, steps_per_execution, progress: as for `Trainer`.
+        patience, gradient_accumulation_steps, jit_compile, checkpoint_every, log_every, steps_per_execution, progress:
+        as for `Trainer`.
         data_service: str or None. grpc://host:port of a tf.data service that makes the batches; its place in the data
             cannot be saved.
         **plan_arguments: further ones of `make_plan`, and `static_shapes`, as for `training_input`.
@@ -448,7 +449,7 @@ def describe_plan(
         "updates": f"{rate.num_train_steps}, {plan.batches_per_epoch} an epoch",
         "batch": size(1),
         "batch of a replica": size(replicas),
-        "micro-batch": f"{size(replicas * gradient_accumulation_steps)} ({gradient_accumulation_steps} of them a replica)",
+        "micro-batch": f"{size(replicas * gradient_accumulation_steps)} ({gradient_accumulation_steps} per replica)",
         "learning rate": f"{rate.peak_learning_rate:g}, warm-up {rate.num_warmup_steps} updates, decay {rate.decay!r}",
         "bias correction": f"{optimizer.bias_correction} (by itself on sets of fewer than {_SMALL_SET:,} examples)",
         "precision": model.dtype_policy.name,

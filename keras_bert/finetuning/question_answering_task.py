@@ -30,7 +30,8 @@ class QuestionAnswering(FineTuningTask):
         null_threshold: float or None. Under version 2.0 a question is impossible where its null odds are above it. None
             takes the one that is best on the split that is evaluated (paper, section 4.3); to predict and to export the
             one that was best when the model was trained, or else when it was evaluated in `run_dir`, or 0.
-        run_dir, init_checkpoint: as for `keras_bert.finetuning.fine_tuner.fine_tune`: where that threshold is looked for.
+        run_dir, init_checkpoint: as for `keras_bert.finetuning.fine_tuner.fine_tune`: where that threshold is looked
+        for.
         train: `ExampleStream` of `SquadQuestion` to train on, or None.
         evaluation: dict of split to `ExampleStream` of questions with answers. The first decides which model is best.
         prediction: dict of split to `ExampleStream` of questions to answer.

@@ -28,7 +28,8 @@ def run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_ch
         train_trial: function of a `RunDirectory`, a learning rate and a seed. It returns a dict fit for JSON with
             `score`, of which more is better.
         is_chief: bool. Whether this process is the one that writes; of several workers only the first is.
-        broadcast_from_chief: function of a number that all workers call; it gives each of them the chief's. With a single
+        broadcast_from_chief: function of a number that all workers call; it gives each of them the chief's. With a
+        single
             process that is its own.
 
     Returns:

@@ -85,7 +85,8 @@ class BertEncoder(keras.Model):
         layer_norm_eps: float. Added to the variance in every normalisation.
         with_pooler: bool. Whether there is a `pooled_output`.
         attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
-        gradient_checkpointing: bool. Whether training keeps only what enters each block, and computes the rest anew for the
+        gradient_checkpointing: bool. Whether training keeps only what enters each block, and computes the rest anew
+        for the
             gradient: slower, in a fraction of the memory. It does not change the result. It needs TensorFlow, and so
             does a saved model that has it.
         seed: int or None. Seed of initial weights and dropout; None draws them at random.

@@ -181,7 +181,8 @@ class BertPretrainer(BertHead):
             labels, outputs: as for `loss_terms`.
 
         Returns:
-            dict of name to float32 scalar, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: of each loss term
+            dict of name to float32 scalar, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: of each
+            loss term
             its `_loss` and `_correct`, summed with weights, and the sum of weights, `_weight`.
         """
         sums, weights = {}, self._weights(labels, None)

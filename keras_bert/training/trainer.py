@@ -67,12 +67,14 @@ class Trainer:
         checkpoint_every: int or None. Updates between two checkpoints; None is a tenth of the training, and at least
             200. There is one at the end, too.
         keep_checkpoints: int. How many of the newest stay.
-        saves_data_position: bool. Whether checkpoints hold the place in the data. Without, a resumed training begins a new
+        saves_data_position: bool. Whether checkpoints hold the place in the data. Without, a resumed training begins a
+        new
             pass, as it must where the input's iterator cannot be saved (tf.data service).
         should_stop: function without arguments that says whether to save and stop, asked between two calls, or None.
         run_info: dict of str to anything, further lines for the table that begins the log.
         progress: bool. Whether to show a progress bar on standard error.
-        **step_arguments: further ones of `TrainStep`: gradient_accumulation_steps, seed, jit_compile, loss_scale, mean_loss_weights.
+        **step_arguments: further ones of `TrainStep`: gradient_accumulation_steps, seed, jit_compile, loss_scale,
+        mean_loss_weights.
 
     Raises:
         ValueError: on numbers below 1, a score without evaluation, patience without a score, or as `TrainStep`.

@@ -45,7 +45,8 @@ def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpo
         checkpoint: Checkpoint of a BERT, bidirectional or from left to right, or of such an encoder already.
         encoder: str, "left_to_right"; "left_to_right_bilstm", with a BiLSTM of the BERT's width on top, which the
             checkpoint has no weights of; "two_directions"; or "features_" and one of
-            `keras_bert.weights.encoder_kinds.LAYER_POOLINGS`, with two BiLSTMs on that mix of the layers of a BERT that does
+            `keras_bert.weights.encoder_kinds.LAYER_POOLINGS`, with two BiLSTMs on that mix of the layers of a BERT
+            that does
             not learn.
         right_to_left: Checkpoint of the other of two directions; None takes the bidirectional weights of `checkpoint`
             for both.

@@ -30,7 +30,8 @@ class Composition:
             right beside one from right to left, both of the same sizes.
         bilstm_units: int, width of each of the two LSTMs of a BiLSTM; None where there are none.
         bilstm_layers: int, how many BiLSTMs there are.
-        features: str, the mix of the BERT's layers that the BiLSTMs read, one of `LAYER_POOLINGS`, while the BERT itself does
+        features: str, the mix of the BERT's layers that the BiLSTMs read, one of `LAYER_POOLINGS`, while the BERT
+        itself does
             not learn; None is its output.
 
     Example:

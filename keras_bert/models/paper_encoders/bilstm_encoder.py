@@ -23,7 +23,8 @@ class BiLstmEncoder(ComposedEncoder):
         units: int. Width of each of the two LSTMs of a BiLSTM; None is half the encoder's `hidden_size`.
         num_layers: int. How many BiLSTMs there are, each reading the one below.
         features: str or None. None is the encoder's output, which learns with the rest. One of
-            `keras_bert.layers.layer_pooling.LAYER_POOLINGS` is that mix of its layers: then it is frozen, for whoever else uses it,
+            `keras_bert.layers.layer_pooling.LAYER_POOLINGS` is that mix of its layers: then it is frozen, for whoever
+            else uses it,
             too, and has no dropout in training.
         with_pooler: bool. Whether there is a `pooled_output`.
         seed: int or None. Seed of the new weights.
