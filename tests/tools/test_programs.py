@@ -32,9 +32,7 @@ def run(*arguments):
         "extract_features",
         "fill_mask",
         "inspect_pretraining_data",
-        "plot_run",
         "prepare_corpus",
-        "serving_client",
         "triviaqa_to_squad",
     ],
 )

@@ -1,1 +1,0 @@
-"""Clients of TensorFlow Serving, one for each of its protocols."""
