@@ -11,11 +11,11 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.export.ops import unserved_operations
-from keras_bert.export.serving_batching import MOST_ROWS, write_batching_parameters
+from keras_bert.export.serving_batching import MAX_BATCH_SIZE, write_batching_parameters
 from keras_bert.export.warmup import write_warmup_requests
 
 
-def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=MOST_ROWS):
+def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=MAX_BATCH_SIZE):
     """Writes functions and the variables that they use as one SavedModel, complete or not at all.
 
     Every variable is stored once. The model is written under a temporary name beside `path` and renamed, so a server

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 BATCHING_FILE = "batching_params.pbtxt"
-MOST_ROWS = 32  # of a run, where each is one input of the model
+MAX_BATCH_SIZE = 32  # rows per run, where each row is one input of the model
 # No result of a measurement: a few milliseconds are little beside a BERT's own time, and what waits longer than a
 # hundred runs is better refused than answered too late.
 _TIMEOUT_MICROSECONDS = 2000

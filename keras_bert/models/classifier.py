@@ -1,10 +1,13 @@
 """A classifier of texts and pairs of texts."""
 
+import re
+
 import keras
 import numpy as np
 from absl import logging
 from keras import ops
 
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import (
     MULTI_LABEL,
@@ -18,6 +21,8 @@ from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, 
 from keras_bert.models.text_model import TextModel
 from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import CLASSIFIER_HEAD
+
+_ALL_VALUES = "values"  # the output that holds every value of a regression
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -255,15 +260,15 @@ class BertClassifier(TextModel):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.models.classifier_serving import serving_signatures, text_names
-        from keras_bert.models.serving import export_head
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
+        inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
         return export_head(
             self,
             path,
             dtype,
-            lambda served: serving_signatures(served, pairs),
-            text_names(pairs),
+            lambda served: text_signatures(served, inputs, lambda ids: serving_answers(served, served(ids))),
+            inputs,
             assets={"labels.txt": "\n".join(self.labels) + "\n"},
         )
 
@@ -357,3 +362,39 @@ class BertClassifier(TextModel):
         classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
         logging.info("%s", classifier.checkpoint_report)
         return classifier
+
+
+def serving_answers(classifier, logits):
+    """Named outputs of every signature, from logits [batch, labels]."""
+    import tensorflow as tf
+
+    values = tf.cast(classifier.probabilities(logits), tf.float32)
+    answers = dict(
+        zip(output_names(classifier.labels, classifier.problem_type), tf.unstack(values, axis=1), strict=True)
+    )
+    if classifier.problem_type == REGRESSION:
+        return {**answers, _ALL_VALUES: values}
+    names = tf.constant(classifier.labels)
+    # From the logits, as in `predict_labels`: probabilities near 0, 1/2 and 1 may round to the same number.
+    answers.update(probabilities=values, label=tf.gather(names, tf.argmax(logits, axis=1)))
+    if classifier.problem_type == MULTI_LABEL:
+        # One column per label, empty where the label does not hold: no ragged output.
+        answers["labels"] = tf.where(logits >= 0, names[None], "")
+    return answers
+
+
+def output_names(labels, problem_type):
+    """Returns a distinct output name for each label: `score_<label>`, or the label itself for regression.
+
+    >>> output_names(["very good", "bad", "very-good"], "single_label_classification")
+    ['score_very_good', 'score_bad', 'score_very_good_2']
+    """
+    prefix = "" if problem_type == REGRESSION else "score_"
+    names = []
+    for label in labels:
+        name = wanted = prefix + re.sub(r"[^0-9A-Za-z_]", "_", label)
+        number = 2
+        while name in names or name == _ALL_VALUES:
+            name, number = f"{wanted}_{number}", number + 1
+        names.append(name)
+    return names

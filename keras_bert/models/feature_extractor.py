@@ -272,16 +272,16 @@ class BertFeatureExtractor(TextModel):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.models.classifier_serving import text_names
-        from keras_bert.models.serving import export_head, text_signatures
+        from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
-        names = text_names(pairs)
+        inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
         return export_head(
             self,
             path,
             dtype,
-            lambda served: text_signatures(served, names, lambda ids: {"embedding": served(ids, training=False)}),
-            names,
+            lambda served: text_signatures(served, inputs, lambda ids: {"embedding": served(ids)}),
+            inputs,
         )
 
     def require_compiled(self, method):

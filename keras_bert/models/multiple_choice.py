@@ -11,6 +11,15 @@ from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import CHOICE_HEAD
 
+_WARMUP_QUESTIONS = (
+    {"prompt": "Warm", "choices": ["up.", "down."]},
+    {
+        "prompt": "A second prompt, which is somewhat longer,",
+        "choices": ["is chosen for.", "has a choice that is long."],
+    },
+)
+_NEVER = -1e9  # replaces the logit of an empty choice
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertMultipleChoice(TokenizedHead):
@@ -201,20 +210,9 @@ class BertMultipleChoice(TokenizedHead):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.models.multiple_choice_serving import (
-            TEXT_NAMES,
-            WARMUP_QUESTIONS,
-            ids_of_choices,
-            serving_signatures,
-        )
         from keras_bert.models.serving import export_head
 
-        def ids_of_texts(texts):
-            return ids_of_choices(self.preprocessor, texts["prompt"], texts["choices"])
-
-        return export_head(
-            self, path, dtype, serving_signatures, TEXT_NAMES, ids_of_texts, WARMUP_QUESTIONS, inputs_per_row=4
-        )
+        return export_head(self, path, dtype, serving_signatures, serving_inputs(self.preprocessor), inputs_per_row=4)
 
     def classifier_arguments(self):
         """What a checkpoint says of this head beside its weights."""
@@ -272,3 +270,79 @@ class BertMultipleChoice(TokenizedHead):
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
         logging.info("%s", model.checkpoint_report)
         return model
+
+
+def serving_inputs(preprocessor):
+    """The text inputs of an exported model."""
+    from keras_bert.models.serving import TextInputs
+
+    return TextInputs(
+        ("prompt", "choices"),
+        lambda texts: choice_ids(preprocessor, texts["prompt"], texts["choices"]),
+        _WARMUP_QUESTIONS,
+        list_names=("choices",),
+    )
+
+
+def serving_signatures(model):
+    """The signatures of an exported model; see `BertMultipleChoice.export`."""
+    from keras_bert.models.serving import text_signatures
+
+    return text_signatures(
+        model,
+        serving_inputs(model.preprocessor),
+        lambda ids: _answer_ids(model, ids),
+        lambda texts: _answer_texts(model, texts),
+    )
+
+
+def choice_ids(preprocessor, prompts, choices):
+    """Tokenizes prompts [batch] with each of their choices [batch, choices] in the graph.
+
+    Returns a dict of int32 tensors [batch, choices, length].
+    """
+    import tensorflow as tf
+
+    choices = tf.convert_to_tensor(choices, tf.string)
+    number = tf.shape(choices)[1]
+    pairs = {"text_a": tf.repeat(tf.convert_to_tensor(prompts, tf.string), number), "text_b": tf.reshape(choices, [-1])}
+    ids = preprocessor(pairs)
+    length = tf.shape(ids["token_ids"])[1]  # a request may be empty, so that no size can be left to be inferred
+    shape = tf.concat([tf.shape(choices), [length]], axis=0)
+    return {name: tf.reshape(values, shape) for name, values in ids.items()}
+
+
+def _answer_ids(model, ids):
+    """Named outputs for a batch of ids [batch, choices, length], in the graph."""
+    return _answers(model({**ids, "token_ids": _with_choices(ids["token_ids"])}, training=False))
+
+
+def _answer_texts(model, texts):
+    """Named outputs for a dict of `prompt` [batch] and `choices` [batch, choices], in the graph."""
+    import tensorflow as tf
+
+    prompts, choices = texts["prompt"], _with_choices(texts["choices"])
+    logits = model(choice_ids(model.preprocessor, prompts, choices), training=False)
+    is_empty = tf.equal(choices, "")
+    is_none = tf.logical_and(is_empty, tf.logical_not(tf.reduce_all(is_empty, axis=1, keepdims=True)))
+    answers = _answers(tf.where(is_none, _NEVER, logits))
+    return {**answers, "text": tf.gather(choices, answers["choice"], batch_dims=1)}
+
+
+def _with_choices(choices):
+    """Returns the choices [batch, choices, ...] unchanged, after asserting that there is at least one per question."""
+    import tensorflow as tf
+
+    questions, number = tf.unstack(tf.shape(choices)[:2])
+    message = "each question needs a choice, and there is none; the shape is"
+    with tf.control_dependencies([tf.debugging.Assert((questions == 0) | (number > 0), [message, tf.shape(choices)])]):
+        return tf.identity(choices)
+
+
+def _answers(logits):
+    import tensorflow as tf
+
+    # Padded with a choice that never wins: serialized examples of no questions have no choices, and argmax of nothing
+    # is an error.
+    best = tf.argmax(tf.pad(logits, [[0, 0], [0, 1]], constant_values=-np.inf), axis=1, output_type=tf.int32)
+    return {"choice": best, "probabilities": tf.nn.softmax(logits)}

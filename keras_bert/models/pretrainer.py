@@ -22,6 +22,7 @@ _NAMES_OF_TERMS = {
     NEXT_SENTENCE: ("next_sentence_logits", "next_sentence_labels"),
 }
 _ANSWERS = ("words", "probabilities", "masks")
+_WARMUP_TEXTS = ("[MASK]", "a second [MASK] which is somewhat [MASK] than the first one was")
 NEXT_SENTENCE_LOGITS = 2  # 0: the second segment follows (or is in order); 1: it is random (or swapped)
 
 
@@ -220,10 +221,8 @@ class BertPretrainer(BertHead):
         >>> [[len(words) for words in masks] for masks in pretrainer.fill_masks(["[MASK] a [MASK]", "a"], top=3)]
         [[3, 3], []]
         """
-        from keras_bert.models import pretrainer_serving
-
         self._check_serving(top)
-        answers = pretrainer_serving.fill_masks(self, self.preprocessor(text_column(texts, "texts")), top)
+        answers = fill_masks(self, self.preprocessor(text_column(texts, "texts")), top)
         filled = []
         for words, probabilities, number in zip(*(answers[name].numpy() for name in _ANSWERS), strict=True):
             of_masks = zip(words[:number], probabilities[:number].tolist(), strict=True)
@@ -250,17 +249,16 @@ class BertPretrainer(BertHead):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: as `fill_masks`, or on an unknown dtype.
         """
-        from keras_bert.models.pretrainer_serving import WARMUP_TEXTS, serving_signatures
-        from keras_bert.models.serving import export_head
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         self._check_serving(top)
+        inputs = TextInputs(TEXT_COLUMNS, warmup=_WARMUP_TEXTS)
         return export_head(
             self,
             path,
             dtype,
-            lambda served: serving_signatures(served, top),
-            TEXT_COLUMNS,
-            warmup_texts=WARMUP_TEXTS,
+            lambda served: text_signatures(served, inputs, lambda ids: fill_masks(served, ids, top)),
+            inputs,
         )
 
     def _check_serving(self, top):
@@ -334,3 +332,28 @@ def _of_term(name, outputs, labels):
     """The logits of a loss term, and the classes that are right."""
     of_outputs, of_labels = _NAMES_OF_TERMS[name]
     return outputs[of_outputs], ops.cast(labels[of_labels], "int32")
+
+
+def fill_masks(pretrainer, ids, top):
+    """Predicts the likeliest wordpieces at each [MASK] of a batch of ids, in the graph.
+
+    Returns a dict: `words` string [batch, masks, top] and `probabilities` float32 [batch, masks, top], the likeliest
+    first; `masks` int32 [batch], the number of masks of each text. Texts with fewer masks are padded with "" and 0.
+    """
+    import tensorflow as tf
+
+    tokenizer = pretrainer.preprocessor.tokenizer
+    is_mask = (ids["token_ids"] == tokenizer.mask_id) & (ids["padding_mask"] != 0)
+    indices = tf.where(is_mask)  # [all masks, 2]
+    positions = tf.RaggedTensor.from_value_rowids(
+        tf.cast(indices[:, 1], tf.int32), indices[:, 0], tf.shape(is_mask, tf.int64)[0]
+    )
+    counts = tf.cast(positions.row_lengths(), tf.int32)
+    logits = pretrainer({**ids, "masked_positions": positions.to_tensor()}, training=False)["masked_logits"]
+    probabilities, words = tf.math.top_k(tf.nn.softmax(logits), top)
+    exists = tf.sequence_mask(counts, tf.shape(words)[1])[:, :, None]
+    return {
+        "words": tf.where(exists, tf.gather(tf.constant(tokenizer.vocabulary), words), ""),
+        "probabilities": tf.where(exists, probabilities, 0.0),
+        "masks": counts,
+    }

@@ -1,59 +1,79 @@
-"""What exported models that read text have in common: signatures of text, ids and examples, warm-up, dtype."""
+"""Exports heads as SavedModels: text, id and example signatures, warm-up requests, dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from keras import ops
 
 from keras_bert.export.saved_model import check_export_path, write_saved_model
-from keras_bert.export.serving_batching import MOST_ROWS
+from keras_bert.export.serving_batching import MAX_BATCH_SIZE
+from keras_bert.typing import PathLike
+
+if TYPE_CHECKING:
+    from keras_bert.export.saved_model import Signatures
+
+Tensors = Mapping[str, tf.Tensor]
 
 EXPORT_DTYPES = ("float32", "bfloat16")
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
-# What the server is warmed up with: a request of one text and one of several, so that both shapes have been run.
-_WARMUP_TEXTS = ("warm up", "a second text, which is somewhat longer than the first one was")
 
 
-def text_signatures(model, text_names, answer, answer_texts=None, several=()):
-    """The functions that an exported model offers, with the inputs of each.
+@dataclass(frozen=True)
+class TextInputs:
+    """The text inputs of an exported model."""
 
-    Args:
-        model: a model with an encoder and a preprocessor.
-        text_names: tuple of str, the names of its text inputs.
-        answer: function of a dict of ids that gives a dict of named outputs.
-        answer_texts: function of a dict of texts that does; None is `answer` of the preprocessor's ids.
-        several: tuple of str, the names of those text inputs that have several texts a row; the ids have an axis for
-            them, too.
+    names: tuple[str, ...]
+    # Converts a dict of texts to the encoder's ids; None is the head's preprocessor.
+    to_ids: Callable[[Mapping[str, Any]], Tensors] | None = None
+    # Requests of one text and of two, so that both shapes are run. A string stands for every input, a dict gives each
+    # input its text, or its list of texts.
+    warmup: tuple[Any, ...] = ("warm up", "a second text, which is somewhat longer than the first one was")
+    # Inputs with several texts per row, [batch, texts], padded with "". The ids get the same axis.
+    list_names: tuple[str, ...] = ()
 
-    Returns:
-        dict of signature name to `(function, {input name: tf.TensorSpec})`: `serving_default` takes strings [batch],
-        `tokens` the ids [batch, length], `examples` serialized tf.Examples [batch] whose features bear the names of the
-        text inputs. Several texts a row are [batch, number], filled up with "".
+
+def text_signatures(
+    model: Any,
+    inputs: TextInputs,
+    answer_ids: Callable[[Tensors], Tensors],
+    answer_texts: Callable[[Tensors], Tensors] | None = None,
+) -> Signatures:
+    """Returns the signatures `serving_default` (strings), `tokens` (ids) and `examples` (serialized tf.Examples).
+
+    `answer_ids` maps a dict of ids to a dict of named outputs. `answer_texts` does the same for a dict of texts; None
+    is `answer_ids` of the preprocessed texts.
     """
+    list_names = inputs.list_names
     features = {
-        name: tf.io.RaggedFeature(tf.string) if name in several else tf.io.FixedLenFeature([], tf.string)
-        for name in text_names
+        name: tf.io.RaggedFeature(tf.string) if name in list_names else tf.io.FixedLenFeature([], tf.string)
+        for name in inputs.names
     }
+    text_specs = {name: tf.TensorSpec([None, None] if name in list_names else [None], tf.string) for name in features}
 
-    def from_ids(ids):
+    def from_ids(ids: Tensors) -> Tensors:
         longest = model.encoder.max_position_embeddings
         message = f"the ids are longer than the {longest} positions of the model"
         with tf.control_dependencies(
             [tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[-1], longest, message)]
         ):
             ids = {name: tf.identity(values) for name, values in ids.items()}
-        return answer(ids)
+        return answer_ids(ids)
 
-    text_specs = {name: tf.TensorSpec([None, None] if name in several else [None], tf.string) for name in text_names}
-
-    # A function of the graph: both signatures call it, so that the tokenizer is traced and stored once.
+    # A tf.function, so that the tokenizer is traced and stored once for both signatures that call it.
     @tf.function(input_signature=[text_specs], autograph=False)
-    def from_texts(texts):
-        return answer(model.preprocessor(texts)) if answer_texts is None else answer_texts(texts)
+    def from_texts(texts: Tensors) -> Tensors:
+        return answer_ids(model.preprocessor(texts)) if answer_texts is None else answer_texts(texts)
 
-    def from_examples(inputs):
-        texts = tf.io.parse_example(inputs["examples"], features)
-        return from_texts({name: text.to_tensor("") if name in several else text for name, text in texts.items()})
+    def from_examples(serialized: Tensors) -> Tensors:
+        texts = tf.io.parse_example(serialized["examples"], features)
+        return from_texts({name: text.to_tensor("") if name in list_names else text for name, text in texts.items()})
 
-    ids_spec = tf.TensorSpec([None, None, None] if several else [None, None], tf.int32)
+    ids_spec = tf.TensorSpec([None, None, None] if list_names else [None, None], tf.int32)
     return {
         "serving_default": (from_texts, text_specs),
         "tokens": (from_ids, dict.fromkeys(_ID_NAMES, ids_spec)),
@@ -61,103 +81,63 @@ def text_signatures(model, text_names, answer, answer_texts=None, several=()):
     }
 
 
-def warmup_requests(text_names, ids_of_texts, texts=_WARMUP_TEXTS, further=()):
-    """Requests that run every signature once for one text and once for several.
-
-    Args:
-        text_names: tuple of str, the names of the text inputs.
-        ids_of_texts: function of a dict of lists of texts that gives a dict of ids, of which `token_ids`,
-            `segment_ids` and `padding_mask` are taken.
-        texts: tuple of str, each of which stands for all inputs, or of dicts of name to str, or to a list of str where
-            an input has several texts a row.
-        further: tuple of str, the names of further signatures, each of which takes the first text under its own name.
-
-    Returns:
-        list of `(signature name, {input name: array})`.
-    """
-    requests = []
-    for some in (texts[:1], texts):
-        inputs = {name: [text if isinstance(text, str) else text[name] for text in some] for name in text_names}
-        ids = ids_of_texts(inputs)
-        requests += [
-            ("serving_default", inputs),
-            ("tokens", {name: ids[name].numpy() for name in _ID_NAMES}),
-            ("examples", {"examples": [_example(inputs, row) for row in range(len(some))]}),
-            *((name, {name: inputs[text_names[0]]}) for name in further),
-        ]
-    return requests
-
-
-def _example(inputs, row):
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in _texts_of(texts[row])]))
-        for name, texts in inputs.items()
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-
-def _texts_of(value):
-    return [value] if isinstance(value, str) else value
-
-
 def export_head(
-    head,
-    path,
-    dtype,
-    signatures,
-    text_names,
-    ids_of_texts=None,
-    warmup_texts=_WARMUP_TEXTS,
-    further=(),
-    assets=None,
-    inputs_per_row=1,
-):
-    """Writes a head as a SavedModel that takes texts.
+    head: Any,
+    path: PathLike,
+    dtype: str | None,
+    make_signatures: Callable[[Any], Signatures],
+    inputs: TextInputs,
+    assets: Mapping[str, str] | None = None,
+    inputs_per_row: int = 1,
+) -> Path:
+    """Writes a head as a SavedModel that takes texts, and returns its folder.
 
-    Args:
-        head: a `BertHead` with a preprocessor.
-        path: str or Path. The folder to write.
-        dtype: None, or one of `EXPORT_DTYPES` to store and compute in it.
-        signatures: function of the head, in that dtype, that gives its signatures as `text_signatures` does.
-        text_names: tuple of str, the names of the text inputs.
-        ids_of_texts, warmup_texts, further: as for `warmup_requests`; None is the preprocessor.
-        assets: dict of file name to text, to be stored with the vocabulary; or None.
-        inputs_per_row: int, about how many inputs of the encoder a row of a request becomes: so many fewer rows does a
-            server join.
-
-    Returns:
-        Path of the folder.
-
-    Raises:
-        FileExistsError: if there is something at `path`.
-        ValueError: if there is no preprocessor, or on an unknown dtype.
+    `make_signatures` is called with the head in the dtype of the export. `assets` are files by name, stored with the
+    vocabulary. `inputs_per_row` is about how many encoder inputs one row of a request becomes: a server joins that many
+    times fewer rows.
     """
     check_export_path(path)
     head.require_preprocessor()
     served = with_dtype(head, dtype)
+    signatures = make_signatures(served)
     return write_saved_model(
         path,
-        signatures(served),
+        signatures,
         [weight.value for weight in served.weights],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
-        warmup_requests=warmup_requests(text_names, ids_of_texts or head.preprocessor, warmup_texts, further),
-        max_batch_size=MOST_ROWS // inputs_per_row,
+        warmup_requests=_warmup_requests(signatures, inputs, inputs.to_ids or head.preprocessor),
+        max_batch_size=MAX_BATCH_SIZE // inputs_per_row,
     )
 
 
-def with_dtype(model, dtype):
-    """A copy of a model whose variables and matrix products have another dtype.
+def _warmup_requests(
+    signatures: Signatures, inputs: TextInputs, to_ids: Callable[[Mapping[str, Any]], Tensors]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Requests of one text and of all warm-up texts to every signature."""
+    requests: list[tuple[str, Mapping[str, Any]]] = []
+    for rows in (inputs.warmup[:1], inputs.warmup):
+        texts = {name: [text if isinstance(text, str) else text[name] for text in rows] for name in inputs.names}
+        ids = to_ids(texts)
+        by_signature = {
+            "serving_default": texts,
+            "tokens": {name: ids[name].numpy() for name in _ID_NAMES},
+            "examples": {"examples": [_example(texts, row) for row in range(len(rows))]},
+        }
+        for name in signatures:  # any other signature has one text input, of the same name
+            requests.append((name, by_signature.get(name) or {name: texts[inputs.names[0]]}))
+    return requests
 
-    Args:
-        model: a model with an encoder, a preprocessor, `get_config` and `variables_by_path`.
-        dtype: None for the model itself, or one of `EXPORT_DTYPES`.
 
-    Returns:
-        The same kind of model.
+def _example(texts: Mapping[str, list[Any]], row: int) -> bytes:
+    features = {}
+    for name, column in texts.items():
+        values = [column[row]] if isinstance(column[row], str) else column[row]
+        features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in values]))
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
-    Raises:
-        ValueError: on an unknown dtype.
-    """
+
+def with_dtype(model: Any, dtype: str | None) -> Any:
+    """Returns a copy of a head that stores and computes in another dtype; the head itself for None."""
     if dtype is None:
         return model
     if dtype not in EXPORT_DTYPES:

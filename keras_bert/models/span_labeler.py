@@ -16,6 +16,10 @@ _SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
 # What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
 _NEVER = -1e9
+_WARMUP_TEXTS = (
+    {"question": "What?", "context": "A warm-up."},
+    {"question": "What is the second text?", "context": "A second text, which is somewhat longer than the first one."},
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -205,7 +209,6 @@ class BertSpanLabeler(TokenizedHead):
         """
         import tensorflow as tf
 
-        from keras_bert.models.span_labeler_serving import answer_in_graph
         from keras_bert.text.answer_spans import N_BEST
 
         self.require_preprocessor()
@@ -267,20 +270,24 @@ class BertSpanLabeler(TokenizedHead):
             ValueError: if there is no preprocessor, on an unknown dtype, or if `n_best` or `max_answer_length` is no
                 whole number of at least 1, or `null_threshold` no number.
         """
-        from keras_bert.models.serving import export_head
-        from keras_bert.models.span_labeler_serving import TEXT_NAMES, WARMUP_TEXTS, serving_signatures
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         _check_numbers(n_best, max_answer_length, null_threshold)
-        return export_head(
-            self,
-            path,
-            dtype,
-            lambda served: serving_signatures(served, n_best, max_answer_length, null_threshold),
-            TEXT_NAMES,
+        inputs = TextInputs(
+            ("question", "context"),
             lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs,
-            WARMUP_TEXTS,
-            inputs_per_row=4,  # the windows of a context
+            _WARMUP_TEXTS,
         )
+
+        def signatures(served):
+            def from_texts(texts):
+                return answer_in_graph(
+                    served, texts["question"], texts["context"], n_best, max_answer_length, null_threshold
+                )
+
+            return text_signatures(served, inputs, lambda ids: served(ids, training=False), from_texts)
+
+        return export_head(self, path, dtype, signatures, inputs, inputs_per_row=4)  # windows per context
 
     @staticmethod
     def preprocessor_class():
@@ -343,3 +350,28 @@ def _check_numbers(n_best, max_answer_length, null_threshold):
     is_number = isinstance(null_threshold, (int, float, np.number)) and not isinstance(null_threshold, bool)
     if not is_number or np.isnan(null_threshold):
         raise ValueError(f"null_threshold must be a number or None, got {null_threshold!r}")
+
+
+def answer_in_graph(labeler, questions, contexts, n_best, max_answer_length, null_threshold):
+    """Answers questions [batch] from their contexts [batch], in the graph.
+
+    Arguments and outputs are described at `BertSpanLabeler.export`; `n_best` is at least 1.
+    """
+    import tensorflow as tf
+
+    from keras_bert.text.question_preprocessor import find_answers
+
+    prepared = labeler.preprocessor(questions, contexts)
+    logits = labeler(prepared.inputs, training=False)
+    found = find_answers(
+        prepared, contexts, logits["start_logits"], logits["end_logits"], n_best, max_answer_length
+    )._asdict()
+    null_scores = found.pop("null_scores")
+    found = {"answers": found.pop("texts"), **found}
+    best = {name.removesuffix("s"): values[:, 0] for name, values in found.items()}
+    if null_threshold is not None:
+        is_null = null_scores - best["score"] > null_threshold
+        score = best["score"]
+        best = {name: tf.where(is_null, tf.zeros_like(values), values) for name, values in best.items()}
+        best["score"] = score
+    return {**best, "null_score": null_scores, **{f"n_best_{name}": values for name, values in found.items()}}

@@ -15,6 +15,8 @@ from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import TOKEN_HEAD
 
+_PLACES = ("start_bytes", "end_bytes", "start_characters", "end_characters")
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertTokenClassifier(TokenizedHead):
@@ -199,8 +201,6 @@ class BertTokenClassifier(TokenizedHead):
         """
         import tensorflow as tf
 
-        from keras_bert.models.token_classifier_serving import described_texts, tag_texts
-
         self.require_preprocessor()
         return described_texts(tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string)))
 
@@ -227,17 +227,31 @@ class BertTokenClassifier(TokenizedHead):
             FileExistsError: if there is something at `path`; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.models.serving import export_head
-        from keras_bert.models.token_classifier_serving import ids_of_texts, serving_signatures
+        import tensorflow as tf
+
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
+        from keras_bert.text.words import split_text, split_words
+
+        inputs = TextInputs(TEXT_COLUMNS, lambda texts: self.preprocessor(split_text(texts["text"])[0]).inputs)
+
+        def signatures(served):
+            def from_ids(ids):
+                logits = served(ids, training=False)
+                tags = tf.gather(tf.constant(served.labels), tf.argmax(logits, axis=-1))
+                return {"probabilities": tf.nn.softmax(logits), "tags": tags}
+
+            def from_words(words):
+                return tag_texts(served, words["words"], split_words)
+
+            standard = text_signatures(served, inputs, from_ids, lambda texts: tag_texts(served, texts["text"]))
+            return {**standard, "words": (from_words, {"words": tf.TensorSpec([None], tf.string)})}
 
         return export_head(
             self,
             path,
             dtype,
-            serving_signatures,
-            TEXT_COLUMNS,
-            lambda texts: ids_of_texts(self.preprocessor, texts["text"]),
-            further=("words",),
+            signatures,
+            inputs,
             assets={"labels.txt": "\n".join(self.labels) + "\n"},
         )
 
@@ -325,3 +339,99 @@ def _lists(values, rule):
         if isinstance(of_sentence, (str, bytes)):
             raise ValueError(f"{rule}. Number {number} is a text: {quotation(of_sentence)}")
     return values
+
+
+def tag_texts(model, texts, split=None):
+    """Tags texts [batch] and finds their entities, in the graph.
+
+    `split` returns the words of texts and the bytes at which they start, as `split_text`, the default, does. The
+    outputs are described at `BertTokenClassifier.export`.
+    """
+    import tensorflow as tf
+
+    from keras_bert.text.entity_spans import spell_entities
+    from keras_bert.text.words import split_text
+
+    split = split or split_text
+    words, starts = split(texts)
+    prepared = model.preprocessor(words)
+    logits = model(prepared.inputs, training=False)
+    of_words = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.places], axis=1))  # [words, labels]
+    numbers = tf.argmax(of_words, axis=1, output_type=tf.int32)
+    scores = words.with_values(tf.reduce_max(tf.nn.softmax(of_words), axis=1))
+    ends = starts + words.with_values(tf.strings.length(words.values))
+    answers = {
+        "words": words,
+        "tags": words.with_values(tf.gather(tf.constant(model.labels), numbers)),
+        "scores": scores,
+        **_places(texts, starts, ends),
+    }
+    answers = {"word_count": tf.cast(words.row_lengths(), tf.int32), **_dense(answers)}
+    if not spell_entities(model.labels):
+        return answers
+    return {**answers, **_entities(texts, words.with_values(numbers), model.labels, scores, starts, ends)}
+
+
+def _entities(texts, numbers, labels, scores, starts, ends):
+    import tensorflow as tf
+
+    from keras_bert.text.entity_spans import find_entities
+
+    spans = find_entities(numbers, labels)
+    offset = tf.gather(tf.cast(numbers.row_starts(), tf.int32), spans.types.value_rowids())
+    entity_starts = spans.types.with_values(tf.gather(starts.values, offset + spans.first_words.values))
+    entity_ends = spans.types.with_values(tf.gather(ends.values, offset + spans.last_words.values))
+    size = tf.size(spans.types.values)
+    of_entity = tf.math.unsorted_segment_mean(scores.values, spans.of_words.values, size)
+    cut = tf.strings.substr(
+        tf.gather(texts, spans.types.value_rowids()), entity_starts.values, entity_ends.values - entity_starts.values
+    )
+    answers = {
+        "entities": spans.types.with_values(cut),
+        "entity_types": spans.types,
+        "entity_scores": spans.types.with_values(of_entity),
+        **{f"entity_{name}": values for name, values in _places(texts, entity_starts, entity_ends).items()},
+    }
+    return {"entity_count": tf.cast(spans.types.row_lengths(), tf.int32), **_dense(answers)}
+
+
+def _places(texts, starts, ends):
+    """Byte offsets, and the character offsets that they correspond to."""
+    import tensorflow as tf
+
+    whole = tf.gather(texts, starts.value_rowids())
+
+    def characters(places):
+        before = tf.strings.substr(whole, tf.zeros_like(places.values), places.values)
+        return places.with_values(tf.strings.length(before, unit="UTF8_CHAR"))
+
+    return dict(zip(_PLACES, (starts, ends, characters(starts), characters(ends)), strict=True))
+
+
+def _dense(answers):
+    return {name: values.to_tensor() for name, values in answers.items()}
+
+
+def described_texts(answers):
+    """Converts the outputs of `tag_texts` to a list of one dict per text, as `BertTokenClassifier.tag` returns it."""
+    values = {name: tensor.numpy().tolist() for name, tensor in answers.items()}
+
+    def described(row, kinds, count):
+        columns = {key: values[name][row][:count] for key, name in kinds.items()}
+        for place in range(count):
+            item = {key: column[place] for key, column in columns.items()}
+            yield {
+                key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                for key, value in item.items()
+            }
+
+    places = {"start": "start_characters", "end": "end_characters"}
+    of_words = {"text": "words", "tag": "tags", "score": "scores", **places}
+    of_entities = {"text": "entities", "type": "entity_types", "score": "entity_scores"}
+    of_entities |= {key: f"entity_{name}" for key, name in places.items()}
+    texts = []
+    for row, count in enumerate(values["word_count"]):
+        texts.append({"words": list(described(row, of_words, count))})
+        if "entity_count" in values:
+            texts[-1]["entities"] = list(described(row, of_entities, values["entity_count"][row]))
+    return texts

@@ -11,16 +11,15 @@ import tensorflow as tf
 
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
-from keras_bert.models.multiple_choice import BertMultipleChoice
-from keras_bert.models.multiple_choice_serving import ids_of_choices
+from keras_bert.models.multiple_choice import BertMultipleChoice, choice_ids
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.models.token_classifier import BertTokenClassifier
-from keras_bert.models.token_classifier_serving import ids_of_texts
 from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from keras_bert.text.words import split_text
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_preprocessor
 
 # Wide enough that the weights, and not the names beside them, make the size of the variables file.
@@ -112,7 +111,7 @@ def heads():
             lambda: BertMultipleChoice(toy_encoder(**SIZE), toy_preprocessor(), seed=1),
             {"prompt": TEXTS, "choices": [[text, "good", "a plot"] for text in CONTEXTS]},
             {"prompt": HOSTILE, "choices": [[text, b"good"] for text in HOSTILE]},
-            lambda model, columns: ids_of_choices(model.preprocessor, columns["prompt"], columns["choices"]),
+            lambda model, columns: choice_ids(model.preprocessor, columns["prompt"], columns["choices"]),
             chosen,
             chosen_by_ids,
             joined=8,
@@ -172,7 +171,7 @@ def question_ids(model, columns):
 
 def word_ids(model, columns):
     """The ids of every window of the texts."""
-    return ids_of_texts(model.preprocessor, columns["text"])
+    return model.preprocessor(split_text(columns["text"])[0]).inputs
 
 
 def classified(model, columns):

@@ -9,7 +9,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 import keras_bert
 from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations
-from keras_bert.models.classifier_serving import output_names, serving_signatures
+from keras_bert.models.classifier import output_names, serving_answers
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
 
@@ -202,8 +202,7 @@ def test_a_label_holds_from_a_probability_of_one_half():
     classifier = toy_classifier(["at half", "a little below"], problem_type=MULTI_LABEL)
     classifier.logits.kernel.assign(np.zeros([16, 2]))
     classifier.logits.bias.assign([0.0, -1e-9])  # whose sigmoid is 1/2 in float32
-    function, _ = serving_signatures(classifier, pairs=False)["serving_default"]
-    answer = function({"text": tf.constant(["good"])})
+    answer = serving_answers(classifier, classifier(classifier.preprocessor(["good"])))
     assert answer["labels"].numpy().tolist() == [[b"at half", b""]]
     assert classifier.predict_labels(["good"]) == [["at half"]]
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.models.multiple_choice import BertMultipleChoice
-from keras_bert.models.multiple_choice_serving import serving_signatures
+from keras_bert.models.multiple_choice import BertMultipleChoice, serving_signatures
 from tests.toys import GOOD_WORDS, OTHER_WORDS, toy_encoder, toy_preprocessor
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
