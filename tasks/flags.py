@@ -47,7 +47,7 @@ def define_training_flags(schedule="bert"):
     flags.DEFINE_integer(
         "checkpoint_every", None, "Updates between two checkpoints; default: a tenth, at least 200.", 1
     )
-    flags.DEFINE_integer("log_every", 100, "Updates between two log records.", lower_bound=1)
+    flags.DEFINE_integer("log_every", None, "Updates between two log records; default: a fiftieth, at most 100.", 1)
     flags.DEFINE_integer("steps_per_execution", 20, "Most updates between two returns to Python.", lower_bound=1)
     tasks.distribution.define_distribution_flags()
     flags.adopt_module_key_flags(tasks.distribution)  # or --help would leave them out

@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.finetuning.interruption import stop_on_sigterm
-from keras_bert.finetuning.plots import training_curve_figure
+from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.run_models import MODEL_FOLDER, RESULTS_NAME
 from keras_bert.finetuning.workers import MAY_CHANGE, run_on_worker
 from keras_bert.layers.attention_mask import BIDIRECTIONAL
@@ -293,6 +293,6 @@ def _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, 
     if not folder.exists():
         model.save_checkpoint(folder, tokenizer, checkpoint_dtype, **own_rates)
     (run.path / "model_card.md").write_text(model_card(model, results, command), encoding="utf-8")
-    training_curve_figure(run.path / "training_curve.png", run.read_log())
+    draw_training_curve(run.path / "training_curve.png", run.read_log())
     write_json(run.path / RESULTS_NAME, results)
     logging.info("wrote %s", folder)

@@ -5,7 +5,7 @@ from absl import logging
 
 from keras_bert.data.in_memory import log_long_texts
 from keras_bert.data.tokenized_examples import tokenize_examples
-from keras_bert.finetuning.plots import confusion_matrix_figure
+from keras_bert.finetuning.plots import draw_confusion_matrix
 from keras_bert.finetuning.task import FineTuningTask, by_split, describe_data
 from keras_bert.metrics.classification import classification_report, multi_label_report
 from keras_bert.metrics.correlation import regression_report
@@ -146,7 +146,7 @@ class Classification(FineTuningTask):
             else:
                 reports[split] = classification_report(truth, predictions, model.labels)
                 file = run_dir / f"confusion_matrix_{split}.png"
-                confusion_matrix_figure(file, reports[split]["confusion_matrix"], model.labels)
+                draw_confusion_matrix(file, reports[split]["confusion_matrix"], model.labels)
         return by_split(metrics), reports
 
     def write_predictions(self, model, folder, batch_size):

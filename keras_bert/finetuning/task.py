@@ -1,6 +1,6 @@
 """What the tasks of fine-tuning have in common: the data of their modes, tokenized once, and metrics by split."""
 
-from keras_bert.finetuning.plots import training_curve_figure
+from keras_bert.finetuning.plots import draw_training_curve
 
 
 class FineTuningTask:
@@ -132,7 +132,7 @@ class FineTuningTask:
 
     def draw_training_curve(self, folder, log):
         """Draws loss and metrics over the updates."""
-        training_curve_figure(folder / "training_curve.png", log)
+        draw_training_curve(folder / "training_curve.png", log)
 
 
 def by_split(metrics):

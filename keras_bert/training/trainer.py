@@ -58,7 +58,8 @@ class Trainer:
         num_train_steps: int. Updates in the whole training.
         strategy: tf.distribute.Strategy; None is the one in force, on one device unless in a scope.
         steps_per_execution: int. Most updates between two returns to Python. It does not change the result.
-        log_every: int. Updates between two log records.
+        log_every: int or None. Number of updates between two log records; None logs every 100 updates, and more often
+            in runs of fewer than 5,000 updates, so that at least 50 records make up the loss curve.
         evaluate: function without arguments that gives a dict of name to float, or None.
         evaluate_every: int or None. Updates between two evaluations; None evaluates at the end only.
         score: str or None. The number of `evaluate` of which more is better; the weights that have most are kept. None
@@ -100,7 +101,7 @@ class Trainer:
         num_train_steps,
         strategy=None,
         steps_per_execution=20,
-        log_every=100,
+        log_every=None,
         evaluate=None,
         evaluate_every=None,
         score=None,
@@ -115,6 +116,8 @@ class Trainer:
     ):
         if checkpoint_every is None:
             checkpoint_every = max(num_train_steps // 10, _FEWEST_UPDATES_BETWEEN_CHECKPOINTS)
+        if log_every is None:
+            log_every = min(100, max(num_train_steps // 50, 1))
         for name, value in {
             "num_train_steps": num_train_steps,
             "steps_per_execution": steps_per_execution,

@@ -16,7 +16,7 @@ FLOAT16 = {"encoder_arguments": {"dtype": "mixed_float16"}}
 
 def make_trainer(folder, classifier=None, **arguments):
     classifier = classifier or toy_classifier()
-    defaults = {"checkpoint_every": 4, "steps_per_execution": 2}
+    defaults = {"checkpoint_every": 4, "steps_per_execution": 2, "log_every": 100}
     run = RunDirectory(folder, {})
     return Trainer(classifier, BertAdamW(1e-3), run, STEPS, **{**defaults, **arguments})
 
@@ -150,3 +150,10 @@ def test_float16_that_no_loss_scale_helps_stops(tmp_path):
     trainer._step.loss_scale.factor.assign(4.0)
     with pytest.raises(TrainingDiverged, match=r"update 3: .*not finite"):
         trainer.train(batches_for(classifier))
+
+
+def test_short_runs_log_every_update(tmp_path):
+    trainer = make_trainer(tmp_path / "run", log_every=None)
+    trainer.train(batches_for(trainer.model))
+    log = trainer.run_directory.read_log()
+    assert [record["step"] for record in log if record["event"] == "train"] == list(range(1, STEPS + 1))
