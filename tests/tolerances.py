@@ -1,0 +1,46 @@
+"""Tolerances for comparing floating-point numbers, valid on every processor.
+
+Processors differ in the order of sums, in fused multiply-adds and in approximations of functions such as `exp`. Two
+ways to compute the same number therefore differ by rounding errors, whose size follows from the precision of the type,
+the magnitude of the values and the number of terms in the sums. Compare bit by bit only what runs the same operations
+on the same shapes.
+"""
+
+import ml_dtypes
+import numpy as np
+
+# The rounding error of a sum grows with the square root of its length, times a factor that depends on the order.
+_SAFETY_FACTOR = 4.0
+
+
+def tolerance(dtype="float32", magnitude=1.0, num_terms=1):
+    """Largest difference to expect between two ways to compute the same number.
+
+    Args:
+        dtype: name of the floating-point type of the computation.
+        magnitude: largest absolute value of the result and of the terms that it is a sum of.
+        num_terms: number of terms in the sums, added up over layers that follow each other. For weights after
+            training: number of examples or tokens that a gradient is summed over.
+    """
+    return _SAFETY_FACTOR * float(ml_dtypes.finfo(dtype).eps) * float(magnitude) * num_terms**0.5
+
+
+def assert_close(actual, expected, num_terms=1, dtype="float32", magnitude=None):
+    """Fails if two arrays differ by more than the rounding errors of a computation in `dtype`.
+
+    Args:
+        actual: array, or sequence of arrays such as the weights of a model.
+        expected: the same, of the same shapes.
+        num_terms: see `tolerance`.
+        dtype: see `tolerance`.
+        magnitude: see `tolerance`; by default the largest absolute value in `expected`, for each array by itself.
+    """
+    if isinstance(expected, list | tuple) and len(expected) and np.ndim(expected[0]):
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
+            assert_close(one, other, num_terms, dtype, magnitude)
+        return
+    actual, expected = np.asarray(actual).astype("float64"), np.asarray(expected).astype("float64")
+    if magnitude is None:
+        magnitude = np.abs(expected).max(initial=0.0)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance(dtype, magnitude, num_terms))
