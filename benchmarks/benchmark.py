@@ -17,7 +17,6 @@ A peer is any program that prints a line such as `fwd 105 ms, train 474 ms` or `
 has the same name and unit as one of ours is compared. Every program, ours too, is a fresh process in every turn.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -221,13 +220,13 @@ def compare(programs, turns, peer_timeout, output, description):
 
 def write_figures(path, description, turns):
     """Writes all figures as JSON, whole or not at all."""
+    from keras_bert.io.atomic_write import write_json  # loads TensorFlow, which --help does not need
+
     named = [
         {name: {" ".join(figure).strip(): value for figure, value in figures.items()} for name, figures in turn.items()}
         for turn in turns
     ]
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({**description, "turns": named}, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_json(path, {**description, "turns": named}, overwrite=True)
 
 
 def main(argv):

@@ -219,8 +219,8 @@ def run(values):
     from experiments.programs import check_flags
     from experiments.tables import row_of, scores_of, table_of
     from experiments.variants import variants_of
-    from keras_bert.io.atomic_write import atomic_text_file
-    from keras_bert.training.run_dir import RunDirectory, write_json
+    from keras_bert.io.atomic_write import atomic_text_file, write_json
+    from keras_bert.training.run_dir import RunDirectory
 
     settings = settings_of(values)
     variants = variants_of(settings["table"], settings.get("sizes", PAPER_SIZES), settings.get("feature_flags", ()))
@@ -240,7 +240,7 @@ def run(values):
         data.append({"variant": variant.row, "pretraining": pretraining, "scores": scores})
         with atomic_text_file(run_dir.path / "table.md", overwrite=True) as file:
             file.write(table_of(rows))
-        write_json(run_dir.path / "table.json", data)
+        write_json(run_dir.path / "table.json", data, overwrite=True)
     print(table_of(rows), end="")
 
 

@@ -12,13 +12,14 @@ from keras_bert.finetuning.interruption import stop_on_sigterm
 from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.run_models import MODEL_FOLDER, RESULTS_NAME
 from keras_bert.finetuning.workers import MAY_CHANGE, run_on_worker
+from keras_bert.io.atomic_write import write_json
 from keras_bert.layers.attention_mask import BIDIRECTIONAL
 from keras_bert.metrics.pretraining_scores import pretraining_metrics
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.pretraining.objectives import MASKED
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.run_dir import RunDirectory, write_json
+from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import get_num_workers, is_chief, worker_of
 from keras_bert.training.trainer import Trainer
@@ -294,5 +295,5 @@ def _write_results(run, model, tokenizer, results, checkpoint_dtype, own_rates, 
         model.save_checkpoint(folder, tokenizer, checkpoint_dtype, **own_rates)
     (run.path / "model_card.md").write_text(model_card(model, results, command), encoding="utf-8")
     draw_training_curve(run.path / "training_curve.png", run.read_log())
-    write_json(run.path / RESULTS_NAME, results)
+    write_json(run.path / RESULTS_NAME, results, overwrite=True)
     logging.info("wrote %s", folder)

@@ -1,10 +1,6 @@
 """The files of `tools.prepare_corpus`: shards of documents in a folder that appears when it is complete."""
 
-import contextlib
-import errno
 import os
-import shutil
-import uuid
 from pathlib import Path
 
 _SHARD_NAME = "corpus-{:05d}.txt"
@@ -32,41 +28,6 @@ def check_output_folder(folder):
     existing = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not existing.is_dir():
         raise NotADirectoryError(f"the output folder {folder} cannot be made: {existing} is a file")
-
-
-@contextlib.contextmanager
-def complete_folder(folder):
-    """A new folder beside a folder, which takes its place when the block ends without an error, and else is removed.
-
-    What a killed process leaves is a hidden folder `.NAME.unfinished-...` beside it, which nothing reads.
-
-    Args:
-        folder: str or Path, not there or empty.
-
-    Yields:
-        Path of the folder to be written.
-
-    Raises:
-        FileExistsError, NotADirectoryError: as `check_output_folder`, before and after the block.
-    """
-    folder = Path(os.path.abspath(folder))
-    check_output_folder(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = folder.parent / f".{folder.name}.unfinished-{uuid.uuid4().hex}"
-    unfinished.mkdir()
-    try:
-        yield unfinished
-        try:
-            os.rename(unfinished, folder)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            raise FileExistsError(
-                f"the output folder {folder} was filled by another program; nothing is written"
-            ) from error
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def write_shards(documents, folder, shard_bytes):

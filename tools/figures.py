@@ -1,9 +1,5 @@
 """Figures as files, written whole or not at all."""
 
-import os
-import uuid
-from pathlib import Path
-
 from tools.output_file import check_output
 
 _RESOLUTION = 120  # pixels an inch
@@ -32,11 +28,7 @@ def write_figure(figure, path):
         figure: matplotlib `Figure`.
         path: str or Path. A file of this name is replaced.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished-{uuid.uuid4().hex}")
-    try:
+    from keras_bert.io.atomic_write import atomic_path
+
+    with atomic_path(path, overwrite=True) as unfinished:
         figure.savefig(unfinished, format="png", dpi=_RESOLUTION)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -36,14 +36,15 @@ def prepare(inputs, output, shard_bytes, progress, bad_rows, **options):
         `CorpusCounts`, and a list of int, the bytes of each shard.
 
     Raises:
-        ValueError: if there is no text at all; and as `read_documents` and `complete_folder` say.
+        ValueError: if there is no text at all; and as `read_documents` and `atomic_folder` say.
     """
     from tqdm import tqdm
 
     from keras_bert.data.example_files import find_files
+    from keras_bert.io.atomic_write import atomic_folder
     from keras_bert.io.row_errors import plural
     from keras_bert.pretraining.raw_text import CorpusCounts, read_documents
-    from tools.corpus_files import complete_folder, write_shards
+    from tools.corpus_files import write_shards
 
     counts = CorpusCounts()
     files = find_files(inputs)
@@ -51,7 +52,7 @@ def prepare(inputs, output, shard_bytes, progress, bad_rows, **options):
     draws = sys.stderr.isatty() if progress is None else progress
     total = sum(os.path.getsize(file) for file in files)
     with (
-        complete_folder(output) as folder,
+        atomic_folder(output) as folder,
         tqdm(total=total, unit="B", unit_scale=True, disable=not draws) as bar,
     ):
 

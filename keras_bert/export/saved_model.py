@@ -1,10 +1,6 @@
 """Writes a SavedModel from named functions."""
 
-import contextlib
-import os
-import shutil
 import tempfile
-import uuid
 from pathlib import Path
 
 import tensorflow as tf
@@ -13,6 +9,7 @@ from absl import logging
 from keras_bert.export.ops import unserved_operations
 from keras_bert.export.serving_batching import MAX_BATCH_SIZE, write_batching_parameters
 from keras_bert.export.warmup import write_warmup_requests
+from keras_bert.io.atomic_write import atomic_folder
 
 
 def write_saved_model(path, signatures, variables, assets=None, warmup_requests=(), max_batch_size=MAX_BATCH_SIZE):
@@ -49,8 +46,7 @@ def write_saved_model(path, signatures, variables, assets=None, warmup_requests=
     """
     path = Path(path)
     check_export_path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as asset_folder, _removed_on_error(path) as unfinished:
+    with tempfile.TemporaryDirectory() as asset_folder, atomic_folder(path) as unfinished:
         module = tf.Module()
         module.exported_variables = list(variables)
         module.assets = [_asset(asset_folder, name, text) for name, text in (assets or {}).items()]
@@ -61,7 +57,6 @@ def write_saved_model(path, signatures, variables, assets=None, warmup_requests=
             raise ValueError(f"TensorFlow Serving does not have these operations, which the model uses: {unserved}")
         write_warmup_requests(unfinished, warmup_requests)
         write_batching_parameters(unfinished, max_batch_size)
-        os.rename(unfinished, path)
     logging.info("wrote a SavedModel with the signatures %s to %s", sorted(signatures), path)
     return path
 
@@ -80,19 +75,6 @@ def check_export_path(path):
         raise FileExistsError(f"{path} exists and is not overwritten; export to another version, or remove it first")
     if not path.name.isdigit():
         logging.warning("TensorFlow Serving looks for folders named by a version number, such as %s/1", path)
-
-
-@contextlib.contextmanager
-def _removed_on_error(path):
-    """A temporary folder beside `path` that does not outlive an error."""
-    # Not by `tempfile`: its folders are their owner's alone, and a server often runs as another user.
-    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
-    unfinished.mkdir()
-    try:
-        yield unfinished
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
 
 
 def _asset(folder, name, text):

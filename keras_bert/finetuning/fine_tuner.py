@@ -18,10 +18,10 @@ from keras_bert.finetuning.training_input import (
     training_input,
 )
 from keras_bert.finetuning.workers import MAY_CHANGE, run_on_worker
+from keras_bert.io.atomic_write import write_json
 from keras_bert.models.pretrained import get_encoder_kind
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.run_dir import write_json
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import is_chief
 from keras_bert.training.trainer import Trainer
@@ -125,7 +125,7 @@ def fine_tune_on_worker(
             task, run_dir, make_model, beginning, strategy, learning_rates, seeds, eval_batch_size, **training
         )
         if writes:
-            write_json(run_dir / RESULTS_NAME, results)
+            write_json(run_dir / RESULTS_NAME, results, overwrite=True)
     if {"eval", "predict", "export"} & set(modes) and writes:
         results |= use_trained(
             task, modes, run_dir, init_checkpoint, eval_batch_size, export_dtype, encoder, given, **model_arguments
@@ -470,7 +470,7 @@ def use_model(task, model, folder, modes, run_dir, eval_batch_size, export_dtype
         results["evaluation"], report = task.report(model, run_dir, eval_batch_size)
         for name, value in results["evaluation"].items():
             logging.info("%-32s%.4f", name, value)
-        write_json(run_dir / "evaluation.json", report)
+        write_json(run_dir / "evaluation.json", report, overwrite=True)
     if "predict" in modes:
         for file in task.write_predictions(model, run_dir / "predictions", eval_batch_size):
             logging.info("wrote %s", file)
@@ -505,6 +505,6 @@ def export_model(task, model, folder, exports, dtype):
         logging.info("%s holds this model already", exports / str(versions[-1]))
         return exports / str(versions[-1])
     path = task.export(model, exports / str(max(versions, default=0) + 1), dtype)
-    write_json(record, exported)
+    write_json(record, exported, overwrite=True)
     logging.info("exported %s", path)
     return path

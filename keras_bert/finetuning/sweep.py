@@ -8,7 +8,8 @@ from pathlib import Path
 
 from absl import logging
 
-from keras_bert.training.run_dir import RunDirectory, write_json
+from keras_bert.io.atomic_write import write_json
+from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.training_checkpoints import CHECKPOINTS_NAME
 
 _TRIAL_RESULT_NAME = "trial.json"
@@ -98,7 +99,7 @@ def _result(run, train_trial, rate, seed, broadcast_from_chief):
     result = {"learning_rate": rate, "seed": seed, **train_trial(run, rate, seed)}
     if not run.writer:
         return result
-    write_json(file, result)
+    write_json(file, result, overwrite=True)
     return json.loads(file.read_text(encoding="utf-8"))
 
 

@@ -4,16 +4,15 @@ import contextlib
 import hashlib
 import json
 import os
-import uuid
 
 import tensorflow as tf
 
+from keras_bert.io.atomic_write import UNFINISHED_MARK, atomic_remote_path
 from keras_bert.io.remote_paths import look_up_each
 
 SIDECAR_SUFFIX = ".json"
 COMPRESSIONS = ("none", "gzip")
 _NAME, _SUFFIX = "pretraining-", ".tfrecord"
-_UNFINISHED = ".unfinished-"
 
 
 def instances_path(folder, number, files):
@@ -79,15 +78,11 @@ def record_file(path, compression="none"):
     >>> [record.numpy() for record in tf.data.TFRecordDataset(path)]
     [b'one']
     """
-    unfinished = _unfinished_name(path)
-    try:
-        with tf.io.TFRecordWriter(unfinished, "GZIP" if compression == "gzip" else None) as writer:
-            yield writer.write
-        tf.io.gfile.rename(unfinished, path, overwrite=True)
-    except BaseException:
-        with contextlib.suppress(tf.errors.OpError):
-            tf.io.gfile.remove(unfinished)
-        raise
+    with (
+        atomic_remote_path(path) as unfinished,
+        tf.io.TFRecordWriter(unfinished, "GZIP" if compression == "gzip" else None) as writer,
+    ):
+        yield writer.write
 
 
 def write_sidecar(path, facts):
@@ -98,10 +93,8 @@ def write_sidecar(path, facts):
         facts: dict fit for JSON.
     """
     facts = {**facts, "bytes": tf.io.gfile.stat(path).length}
-    unfinished = _unfinished_name(path + SIDECAR_SUFFIX)
-    with tf.io.gfile.GFile(unfinished, "w") as file:
+    with atomic_remote_path(path + SIDECAR_SUFFIX) as unfinished, tf.io.gfile.GFile(unfinished, "w") as file:
         file.write(json.dumps(facts, indent=1, sort_keys=True) + "\n")
-    tf.io.gfile.rename(unfinished, path + SIDECAR_SUFFIX, overwrite=True)
 
 
 def read_sidecar(path):
@@ -166,7 +159,7 @@ def remove_unfinished(folder):
         folder: str.
     """
     for name in _names_in(folder):
-        if name.startswith(f".{_NAME}") and _UNFINISHED in name:
+        if name.startswith(f".{_NAME}") and UNFINISHED_MARK in name:
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
@@ -196,8 +189,3 @@ def _names_in(folder):
         return tf.io.gfile.listdir(folder)
     except tf.errors.NotFoundError:
         return []
-
-
-def _unfinished_name(path):
-    folder, separator, name = path.rpartition("/")
-    return f"{folder}{separator}.{name}{_UNFINISHED}{uuid.uuid4().hex}"

@@ -4,16 +4,16 @@ import contextlib
 import errno
 import fcntl
 import json
-import math
 import os
 import socket
-import tempfile
 import threading
 import weakref
 from datetime import datetime
 from pathlib import Path
 
 from absl import logging
+
+from keras_bert.io.atomic_write import nonfinite_to_none, write_json
 
 _CONFIGURATION_NAME = "run.json"
 _LOG_NAME = "log.jsonl"
@@ -60,7 +60,7 @@ class RunDirectory:
             try:
                 self.existed = self._is_of_this_run()  # once more: another process may have made the folder its own
                 if not self.existed:
-                    write_json(self.path / _CONFIGURATION_NAME, self.configuration)
+                    write_json(self.path / _CONFIGURATION_NAME, self.configuration, overwrite=True)
             except BaseException:
                 self.close()
                 raise
@@ -97,7 +97,7 @@ class RunDirectory:
         """
         if not self.writer:
             return
-        line = json.dumps(_finite(record), allow_nan=False) + "\n"
+        line = json.dumps(nonfinite_to_none(record), allow_nan=False) + "\n"
         with open(self.path / _LOG_NAME, "a+b") as log:
             if log.tell():
                 log.seek(-1, os.SEEK_END)
@@ -150,35 +150,6 @@ def read_configuration(path):
     if not file.is_file():
         raise FileNotFoundError(f"{path} is not the folder of a run: there is no {_CONFIGURATION_NAME} in it")
     return json.loads(file.read_text(encoding="utf-8"))
-
-
-def write_json(path, value):
-    """Writes a JSON file whole or not at all.
-
-    Args:
-        path: str or Path. A file that is there is replaced.
-        value: fit for JSON. Numbers that are not finite, which JSON has not, are written as null.
-
-    Example:
-
-    >>> file = Path(tempfile.mkdtemp()) / "results.json"
-    >>> write_json(file, {"accuracy": 0.5})
-    >>> file.read_text()
-    '{\\n  "accuracy": 0.5\\n}\\n'
-    """
-    path = Path(path)
-    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _is_of_a_beginning(file):
@@ -248,11 +219,3 @@ def _lock(folder):
         _locks[lock.key] = lock
         unless_taken.pop_all()
         return lock
-
-
-def _finite(value):
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,16 +1,16 @@
 """A run's own checkpoints: everything that training needs to go on as if it had not stopped."""
 
 import contextlib
-import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 
 import tensorflow as tf
 from absl import logging
+
+from keras_bert.io.atomic_write import replace_folder, sync_to_disk
 
 CHECKPOINTS_NAME = "checkpoints"  # the folder in that of a run
 _RESUME, _BEST = "step", "best"
@@ -286,7 +286,7 @@ class TrainingCheckpoints:
         with self._writing(name) as unfinished:
             if not self.path.is_dir():
                 self.path.mkdir(parents=True)
-                _sync(self.path.parent)
+                sync_to_disk(self.path.parent)
             replaced = [
                 file
                 for file in self.path.glob(f"{_REPLACED}*")
@@ -312,7 +312,7 @@ class TrainingCheckpoints:
                     "and generators, or save None for its iterator."
                 ) from error
             for file in unfinished.glob(f"{place}*"):
-                _sync(file)
+                sync_to_disk(file)
 
     def _finish(self, name, state_text, parts):
         """Writes what all workers have in common, and the manifest; then the folder gets its name."""
@@ -326,13 +326,8 @@ class TrainingCheckpoints:
                 "files": {file.name: _description(file) for file in sorted(unfinished.iterdir())},
             }
             (unfinished / _MANIFEST_NAME).write_text(_with_checksum(manifest), encoding="utf-8")
-            for file in [*unfinished.iterdir(), unfinished]:
-                _sync(file)
-            if folder.exists():  # of the same step, from before the run was resumed
-                shutil.rmtree(replaced, ignore_errors=True)
-                folder.rename(replaced)
-            unfinished.rename(folder)
-            _sync(self.path)
+            # There is a folder already if the run was resumed from before this step.
+            replace_folder(unfinished, folder, replaced)
         self._damaged.discard(folder)
         shutil.rmtree(replaced, ignore_errors=True)
 
@@ -423,18 +418,6 @@ def _read_manifest(folder):
     if checksum is None or text != _with_checksum(manifest):
         raise _DamageError(f"{_MANIFEST_NAME} has not the contents that were written")
     return manifest
-
-
-def _sync(path):
-    """Returns once the disk holds a file's contents, or the names in a folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):  # some network file systems
-            raise
-    finally:
-        os.close(handle)
 
 
 def _reason(error):

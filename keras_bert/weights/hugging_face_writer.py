@@ -4,11 +4,8 @@ An encoder that is no single bidirectional BERT is written in the same form, for
 such model, and refuses the folder by its `model_type` rather than take the weights for those of its BERT.
 """
 
-import contextlib
 import json
-import os
 import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import numpy as np
 from absl import logging
 from safetensors.numpy import save_file
 
+from keras_bert.io.atomic_write import atomic_folder
 from keras_bert.weights.bert_config import encoder_arguments as checked_encoder_arguments
 from keras_bert.weights.encoder_kinds import BERT, BILSTM, ONE_BERT, TWO_DIRECTIONS, Composition
 from keras_bert.weights.hugging_face import (
@@ -129,7 +127,7 @@ def write_hugging_face(
         files[TOKENIZER_CONFIG_NAME] = _json(
             _tokenizer_configuration(lower_case, strip_accents, arguments["max_position_embeddings"])
         )
-    with _renamed_when_whole(path) as folder:
+    with atomic_folder(path) as folder:
         for name, text in files.items():
             # As bytes: text mode could change the ends of lines.
             (folder / name).write_bytes(text.encode("utf-8"))
@@ -257,17 +255,3 @@ def _check_vocabulary(path, vocabulary, vocab_size, lower_case):
 
 def _json(value):
     return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-
-
-@contextlib.contextmanager
-def _renamed_when_whole(path):
-    """A temporary folder beside `path` that takes its name when all is written, and does not outlive an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f".{path.name}.unfinished-{uuid.uuid4().hex}"
-    unfinished.mkdir()
-    try:
-        yield unfinished
-        os.rename(unfinished, path)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise

@@ -14,7 +14,7 @@ from experiments.programs import FINE_TUNING_PROGRAMS, Program, ProgramFailed, p
 from experiments.tables import row_of, scores_of, table_of
 from experiments.variants import TABLES, Variant, variants_of
 from keras_bert.finetuning.sweep import best_trial
-from keras_bert.training.run_dir import write_json
+from keras_bert.io.atomic_write import write_json
 from tests.forked import ForkedProgram
 from tests.pretraining.corpora import VOCABULARY, write_corpus, write_vocabulary
 from tests.toys import toy_reviews
@@ -196,7 +196,7 @@ def test_each_command_line_is_asked_once(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "subprocess", SimpleNamespace(run=run, DEVNULL=None, PIPE=None, STDOUT=None))
     same = [Program("a", "tasks.glue", ("--x=1",), (f"--y={place}",), tmp_path / place) for place in "bcd"]
     (tmp_path / "e").mkdir()
-    write_json(tmp_path / "e" / "results.json", {})
+    write_json(tmp_path / "e" / "results.json", {}, overwrite=True)
     finished = Program("a", "tasks.glue", ("--x=2",), (), tmp_path / "e")
     programs.check_flags([*same, finished, Program("a", "tasks.swag", ("--x=1",), (), tmp_path / "f")])
     assert [command[2] for command in asked] == ["tasks.glue", "tasks.swag"]
@@ -212,7 +212,7 @@ def test_a_program_that_fails_says_why(tmp_path):
 def test_what_has_finished_is_not_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "subprocess", None)
     (tmp_path / "run").mkdir()
-    write_json(tmp_path / "run" / "results.json", {"score": 1})
+    write_json(tmp_path / "run" / "results.json", {"score": 1}, overwrite=True)
     assert run_once(Program("a", "tasks.nothing", (), (), tmp_path / "run"), report=None) == {"score": 1}
 
 

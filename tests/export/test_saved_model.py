@@ -113,7 +113,7 @@ def test_a_version_that_appears_meanwhile_is_not_overwritten(tmp_path):
         (tmp_path / "1" / "saved_model.pb").write_text("theirs")
         return {"y": inputs["x"]}
 
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(FileExistsError, match="is not overwritten"):
         written(tmp_path / "1", is_overtaken)
     assert os.listdir(tmp_path) == ["1"]
     assert (tmp_path / "1" / "saved_model.pb").read_text() == "theirs"

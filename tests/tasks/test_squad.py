@@ -8,8 +8,8 @@ from keras_bert.data.formats.squad_files import read_squad, write_squad
 from keras_bert.data.formats.triviaqa import squad_articles
 from keras_bert.finetuning.fine_tuner import fine_tune
 from keras_bert.finetuning.question_answering_task import QuestionAnswering
+from keras_bert.io.atomic_write import write_json
 from keras_bert.metrics.squad_scores import squad_metrics
-from keras_bert.training.run_dir import write_json
 from tasks.squad import question_answering
 from tests.data.formats.triviaqa_files import write_triviaqa
 from tests.tasks.given_flags import GivenFlags
@@ -126,9 +126,10 @@ def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
     form = {"stride": 8, "max_query_length": 4, "n_best": 5, "max_answer_length": 3}
     for folder in (trained, evaluated):
         folder.mkdir()
-        write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}})
-    write_json(trained / "run.json", {"task": "squad2.0", **form})
-    write_json(trained / "results.json", {"best": {"metrics": {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}}})
+        write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}}, overwrite=True)
+    write_json(trained / "run.json", {"task": "squad2.0", **form}, overwrite=True)
+    scores = {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}
+    write_json(trained / "results.json", {"best": {"metrics": scores}}, overwrite=True)
     assert settings(trained) == settings(neither, str(trained)) == {**form, "null_threshold": -3.0}
     assert settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0
     assert settings(trained, n_best_size=7)["n_best"] == 7

@@ -12,7 +12,7 @@ import pytest
 from absl import flags
 
 from tests.pretraining.stories import ALL_SENTENCES, CHINESE, CHINESE_SENTENCES, PARAGRAPHS, spaced, wrapped
-from tools import corpus_files, prepare_corpus
+from tools import prepare_corpus
 
 ROOT = Path(__file__).parents[2]
 STORY = "".join(sentence + "\n" for sentence in ALL_SENTENCES)
@@ -122,18 +122,6 @@ def test_nothing_is_overwritten(tmp_path):
             prepare(f"--input={source}", f"--output={name}")
     assert contents(output) == {"corpus-00000.txt": "One.\n"}
     assert source.read_text() == "One."
-
-
-def test_a_folder_filled_meanwhile_is_not_replaced(tmp_path):
-    folder = tmp_path / "corpus"
-    with (
-        pytest.raises(FileExistsError, match="was filled by another program"),
-        corpus_files.complete_folder(folder) as unfinished,
-    ):
-        (unfinished / "mine").write_text("")
-        folder.mkdir()
-        (folder / "theirs").write_text("")
-    assert [path.name for path in tmp_path.rglob("*")] == ["corpus", "theirs"]
 
 
 def test_the_same_input_gives_the_same_output(tmp_path, stories):

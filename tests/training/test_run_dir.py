@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import keras_bert.training.run_dir
-from keras_bert.training.run_dir import RunDirectory, read_configuration, write_json
+from keras_bert.io.atomic_write import write_json
+from keras_bert.training.run_dir import RunDirectory, read_configuration
 from tests.forked import ForkedProgram
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,25 +61,6 @@ def test_log(tmp_path):
 def test_no_run(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not the folder of a run"):
         read_configuration(tmp_path)
-
-
-def test_json_is_written_whole_or_not_at_all(tmp_path):
-    file = tmp_path / "results.json"
-    write_json(file, {"label": "naïve"})
-    with pytest.raises(TypeError):
-        write_json(file, {"label": object()})
-    assert json.loads(file.read_text(encoding="utf-8")) == {"label": "naïve"}
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
-
-
-def test_a_json_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
-    def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_json(tmp_path / "results.json", {})
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_process_left_that_was_killed_at_once_is_no_obstacle(tmp_path):
@@ -164,7 +146,7 @@ def test_the_owner_of_a_lock_may_be_unknown(tmp_path):
 def test_a_refused_folder_is_not_locked(tmp_path, monkeypatch):
     def claim(folder):
         """Another process makes the folder its own just before this one locks it."""
-        write_json(folder / "run.json", {"seed": 7})
+        write_json(folder / "run.json", {"seed": 7}, overwrite=True)
         return lock(folder)
 
     lock = keras_bert.training.run_dir._lock
