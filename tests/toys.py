@@ -13,7 +13,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD_WORDS, *BAD_WO
 
 
 def toy_encoder(**arguments):
-    """An encoder of two narrow blocks for `VOCABULARY`."""
+    """A two-layer encoder of width 16 for `VOCABULARY`."""
     defaults = {
         "vocab_size": len(VOCABULARY),
         "hidden_size": 16,
@@ -32,18 +32,18 @@ def toy_preprocessor(**arguments):
 
 
 def toy_classifier(labels=("negative", "positive"), encoder_arguments=None, **arguments):
-    """A classifier with random weights on a `toy_encoder` of one block."""
+    """A classifier on a one-layer `toy_encoder`, with random weights."""
     defaults = {"preprocessor": toy_preprocessor(), "seed": 1}
     labels = list(labels) if isinstance(labels, tuple) else labels
     encoder = toy_encoder(**{"num_hidden_layers": 1, **(encoder_arguments or {})})
     return BertClassifier(encoder, labels, **{**defaults, **arguments})
 
 
-def toy_reviews(number, seed=0):
-    """Texts of differing length with one telling word each, and the label names that these tell."""
+def toy_reviews(count, seed=0):
+    """Returns texts of various lengths with one good or bad word each, and their label names."""
     generator = np.random.default_rng(seed)
     texts, labels = [], []
-    for _ in range(number):
+    for _ in range(count):
         positive = bool(generator.integers(2))
         words = list(generator.choice(OTHER_WORDS, generator.integers(1, 9)))
         words.insert(generator.integers(len(words) + 1), str(generator.choice(GOOD_WORDS if positive else BAD_WORDS)))
