@@ -1,35 +1,68 @@
-"""Answers messages with an exported classifier, without keras_bert: TensorFlow and tensorflow-text are enough.
+"""Classifies messages with an exported classifier. Needs TensorFlow and tensorflow-text, but not keras_bert.
 
 python -m tools.ask --saved_model=runs/quickstart/saved_model/1 "where is my parcel?" "I was charged twice"
 """
 
+import sys
 from pathlib import Path
 
 from absl import app, flags
 
 
-def define_flags():
+def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-    flags.DEFINE_string("saved_model", None, "Folder of the SavedModel, for example models/intents/1.", required=True)
+    flags.DEFINE_string(
+        "saved_model",
+        None,
+        "Folder of the SavedModel, for example models/intents/1.",
+        required=True,
+        flag_values=values,
+    )
+
+
+def classify(saved_model, messages):
+    """Returns the label of each message and its probability.
+
+    Raises:
+        ValueError: If the folder holds no SavedModel of a classifier of single texts, or a message is not UTF-8.
+    """
+    for message in messages:
+        try:
+            message.encode()
+        except UnicodeEncodeError:  # Python keeps the bytes of a command line that are not UTF-8 as surrogates
+            raw = message.encode("utf-8", "surrogateescape")
+            raise ValueError(f"messages must be UTF-8, got {raw!r}; check the encoding of the terminal") from None
+    if not (Path(saved_model) / "saved_model.pb").is_file():
+        raise ValueError(f"--saved_model={saved_model} is not the folder of a SavedModel: it has no saved_model.pb")
+
+    import tensorflow as tf
+
+    from tools.serving_signature import ServingSignature
+
+    signature = ServingSignature(saved_model)
+    if list(signature.inputs) != ["text"] or "label" not in signature.columns:
+        raise ValueError(
+            f"{saved_model} is not a classifier of single texts: it takes {', '.join(signature.inputs)} and returns "
+            f"{', '.join([*signature.columns, *signature.lists])}; use python -m tools.predict, which runs every model"
+        )
+    outputs = signature.run({"text": tf.constant(messages)})
+    return [
+        (label.decode(), float(max(probabilities)))
+        for label, probabilities in zip(outputs["label"], outputs["probabilities"], strict=True)
+    ]
 
 
 def main(argv):
     """Prints each message with its label and probability."""
     messages = argv[1:]
     if not messages:
-        raise app.UsageError("no messages; put them behind the flags, each in quotes")
-    if not (Path(flags.FLAGS.saved_model) / "saved_model.pb").is_file():
-        raise app.UsageError(
-            f"--saved_model={flags.FLAGS.saved_model} is not the folder of a SavedModel: it has no saved_model.pb"
-        )
-
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401 (registers the operations of the tokenizer)
-
-    serve = tf.saved_model.load(flags.FLAGS.saved_model).signatures["serving_default"]
-    answers = serve(text=tf.constant(messages))
-    for message, label, probabilities in zip(messages, answers["label"], answers["probabilities"], strict=True):
-        print(f"{label.numpy().decode():<20} {float(max(probabilities)):.2f}  {message}")
+        raise app.UsageError("no messages; give them after the flags, each in quotes")
+    try:
+        results = classify(flags.FLAGS.saved_model, messages)
+    except (OSError, ValueError) as error:
+        sys.exit(f"tools.ask: {error}")
+    for message, (label, probability) in zip(messages, results, strict=True):
+        print(f"{label:<20} {probability:.2f}  {message}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The files of `tools.extract_features`: texts read one at a time, and features written as they come."""
+"""Input and output files of `tools.extract_features`, both processed chunk by chunk."""
 
 import contextlib
 import json
@@ -6,45 +6,27 @@ import json
 import numpy as np
 
 from keras_bert.io.atomic_write import atomic_path
-from tools.prediction_files import complete_or_not_at_all, read_rows
+from tools.prediction_files import open_output, read_rows
 
 _PAIR_SEPARATOR = " ||| "  # google-research/bert, extract_features.py
-# By unit, what its number and its name are called.
-_COLUMNS_OF_UNIT = {"pieces": ("position", "token"), "words": ("number", "word")}
+_UNIT_COLUMNS = {"wordpieces": ("position", "token"), "words": ("number", "word")}
 
 
 def read_texts(path, file_format, columns, bad_rows):
-    """The texts of a file; only one row is in memory at a time.
+    """Yields `tools.prediction_files.Row` with one or two texts each; two for "txt", where the second may be empty.
 
-    Args:
-        path: str or Path; decompressed if its name ends in `.gz`.
-        file_format: str, "tsv", "csv", "jsonl", or "txt": on every line a text, or a pair as `pair_of_line` parts it.
-        columns: list of one or two str, the columns of the texts; not used for "txt".
-        bad_rows: a `BadRows`, told of rows that cannot be used.
-
-    Returns:
-        Iterator of `tools.prediction_files.Row`, with one text each, or two; of a "txt" file two, of which the second
-        may be "", which is no second text to BERT.
-
-    Raises:
-        FileNotFoundError, ValueError, BadRowError: as `read_rows`.
+    The arguments and errors are those of `read_rows`; `columns` names one or two columns.
     """
     if file_format != "txt":
         return read_rows(path, file_format, columns, [], bad_rows)
     rows = read_rows(path, file_format, ["text"], [], bad_rows)
-    return (row._replace(texts=pair_of_line(row.texts[0])) for row in rows)
+    return (row._replace(texts=split_pair(row.texts[0])) for row in rows)
 
 
-def pair_of_line(line):
-    """The two texts of a line `a ||| b`; parted at the last separator, if there are several.
+def split_pair(line):
+    """Splits `a ||| b` at the last separator; the second text is "" without a separator.
 
     Source: `read_examples` of google-research/bert, extract_features.py.
-
-    Args:
-        line: str.
-
-    Returns:
-        tuple of two str, without space around them; the second one is "" where there is no separator.
     """
     before, separator, after = line.strip().rpartition(_PAIR_SEPARATOR)
     return (before, after) if separator else (after, "")
@@ -52,66 +34,68 @@ def pair_of_line(line):
 
 @contextlib.contextmanager
 def open_json_lines(path, unit, layers):
-    """Opens a JSON Lines file for features, an object for each text, in the form of google-research/bert's
-    extract_features.py.
+    """Opens a JSON Lines file for features in the format of google-research/bert's extract_features.py.
+
+    For units of a text, each object has `linex_index` and `features`, a list of `token` and `layers`; for --unit=text
+    it has `linex_index` and `layers`. `layers` is a list of `index` and `values`.
 
     Args:
-        path: str or Path, compressed if its name ends in `.gz`.
-        unit: str. "pieces" and "words": an object has `linex_index` and `features`, a list with `token` and `layers`
-            for each; "text": it has `linex_index` and `layers`. `layers` is a list of `index` and `values`.
-        layers: list of int, what `index` is.
+        path: File to write; compressed if its name ends in `.gz`.
+        unit: "wordpieces", "words" or "text".
+        layers: The values of `index`.
 
     Yields:
         A function of a list of line numbers, from 1, and the features of as many texts: a list of `TextFeatures`, or a
-        float array [texts, layers, hidden]. It raises ValueError on a number that is not finite.
+        float array [texts, layers, hidden]. It raises ValueError for numbers that are not finite.
     """
 
-    def layers_of(vectors):  # [layers, hidden]
+    def format_layers(vectors):  # [layers, hidden]
         return [
             {"index": layer, "values": [round(value, 6) for value in values]}
             for layer, values in zip(layers, vectors.tolist(), strict=True)
         ]
 
-    def object_of(text):
+    def format_text(text):
         if unit == "text":
-            return {"layers": layers_of(text)}
+            return {"layers": format_layers(text)}
         tokens = zip(text.names, text.vectors, strict=True)
-        return {"features": [{"token": name, "layers": layers_of(vectors)} for name, vectors in tokens]}
+        return {"features": [{"token": name, "layers": format_layers(vectors)} for name, vectors in tokens]}
 
-    with complete_or_not_at_all(path) as file:
+    with open_output(path) as file:
 
         def write(lines, features):
             for line, text in zip(lines, features, strict=True):
                 _check_finite([line], text if unit == "text" else text.vectors)
-                file.write(json.dumps({"linex_index": line - 1, **object_of(text)}) + "\n")
+                file.write(json.dumps({"linex_index": line - 1, **format_text(text)}) + "\n")
 
         yield write
 
 
 @contextlib.contextmanager
 def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
-    """Opens a Parquet file for features, a row for each text, piece or word.
+    """Opens a Parquet file for features, with one row per text, wordpiece or word.
+
+    The columns are `line` (int64, the line on which the text begins, from 1); for wordpieces `position` (int32, from 0)
+    and `token`, for words `number` (int32, from 0) and `word`; and the vectors, of type fixed_size_list.
 
     Args:
-        path: str or Path.
-        unit: str. The columns are `line` (int64, where the text begins in its file, from 1); for "pieces" `position`
-            (int32, from 0) and `token`, for "words" `number` (int32, from 0) and `word`; and the vectors.
-        vector_columns: dict of column name to int, the size of its vectors, of type fixed_size_list: one, or one for
-            each layer.
-        dtype: str. "float32" or "float16".
-        settings: dict, written as JSON under the key `keras_bert` of the file's metadata.
-        overwrite: bool. Whether a file of that name may be replaced.
+        path: File to write.
+        unit: "wordpieces", "words" or "text".
+        vector_columns: {column name: vector size}, one column, or one per layer.
+        dtype: "float32" or "float16".
+        settings: Written as JSON under the key `keras_bert` of the file's metadata.
+        overwrite: Whether to replace an existing file.
 
     Yields:
-        A function as that of `open_json_lines`; vectors are [..., size], or [..., layers, hidden] if there are several
-        columns. Each call writes one row group.
+        A function as that of `open_json_lines`; vectors are [..., size], or [..., layers, hidden] with several columns.
+        Each call writes one row group.
 
     Raises:
-        FileExistsError: if there is a file and it may not be replaced.
-        ValueError: if pyarrow is not installed.
+        FileExistsError: If the file exists and `overwrite` is false.
+        ValueError: If pyarrow is not installed.
     """
     pa, parquet = import_pyarrow()
-    names = _COLUMNS_OF_UNIT.get(unit, ())
+    names = _UNIT_COLUMNS.get(unit, ())
     element = pa.from_numpy_dtype(np.dtype(dtype))
     schema = pa.schema(
         [("line", pa.int64())]
@@ -121,7 +105,7 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
     )
     with (
         atomic_path(path, overwrite) as unfinished,
-        # Dictionaries would only cost time for numbers that hardly ever come again.
+        # Dictionary encoding would only cost time for numbers that hardly ever repeat.
         parquet.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=list(names[1:])) as writer,
     ):
 
@@ -134,11 +118,12 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
                 columns.append(np.concatenate([text.numbers for text in features]))
                 columns.append([name for text in features for name in text.names])
                 vectors = np.concatenate([text.vectors for text in features])
-            vectors = _rounded(vectors, dtype)
+            with np.errstate(over="ignore"):  # overflow is found by the next line
+                vectors = vectors.astype(dtype, copy=False)
             _check_finite(columns[0], vectors)
-            by_column = [vectors[:, place] for place in range(vectors.shape[1])] if vectors.ndim == 3 else [vectors]
-            for of_column, size in zip(by_column, vector_columns.values(), strict=True):
-                flat = pa.array(np.ascontiguousarray(of_column).ravel())
+            by_column = [vectors[:, index] for index in range(vectors.shape[1])] if vectors.ndim == 3 else [vectors]
+            for column, size in zip(by_column, vector_columns.values(), strict=True):
+                flat = pa.array(np.ascontiguousarray(column).ravel())
                 columns.append(pa.FixedSizeListArray.from_arrays(flat, size))
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
@@ -147,11 +132,7 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
 
 
 def import_pyarrow():
-    """The modules `pyarrow` and `pyarrow.parquet`.
-
-    Raises:
-        ValueError: if they are not installed.
-    """
+    """Returns the modules `pyarrow` and `pyarrow.parquet`, or raises ValueError with how to install them."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -160,13 +141,8 @@ def import_pyarrow():
     return pyarrow, pyarrow.parquet
 
 
-def _rounded(vectors, dtype):
-    with np.errstate(over="ignore"):  # what is beyond the type is found by `_check_finite`
-        return vectors.astype(dtype, copy=False)
-
-
 def _check_finite(lines, vectors):
-    """Raises if the vectors of some lines, one or more for each, hold what is no number."""
+    """Raises if the vectors of the lines contain NaN or infinity; one line may have many vectors."""
     if np.isfinite(vectors).all():
         return
     line = lines[0]

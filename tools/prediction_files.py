@@ -1,4 +1,4 @@
-"""The files of `tools.predict`: rows of texts read one at a time, and rows of predictions written as they come."""
+"""Input and output files of `tools.predict`, both processed row by row."""
 
 import contextlib
 import csv
@@ -14,16 +14,16 @@ from keras_bert.data.formats.text_lines import check_text, decode_line, numbered
 from keras_bert.io.atomic_write import atomic_path
 from keras_bert.io.row_errors import quotation
 
-_COUNTED_AT_ONCE = 2**20  # bytes
+_BLOCK_BYTES = 2**20
 
 
 class Row(NamedTuple):
     """A row of an input file.
 
     Attributes:
-        line: int. The line on which it begins, from 1.
-        texts: tuple with a str for each input of the model, or a tuple of str where it takes several.
-        kept: tuple of what stands in the columns that are copied to the output.
+        line: The line on which the row begins, from 1.
+        texts: A str for each input of the model, or a tuple of str for an input that takes several.
+        kept: Values of the columns that are copied to the output.
     """
 
     line: int
@@ -32,54 +32,52 @@ class Row(NamedTuple):
 
 
 def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
-    """The rows of a file of texts; only one row is in memory at a time.
+    """Reads a file of texts row by row.
 
     Args:
-        path: str or Path; decompressed if its name ends in `.gz`.
-        file_format: str, "tsv", "csv", "jsonl", or "txt": a text on every line, where an empty line is an empty text.
-        text_columns: list with the column of each text, a str. A tuple of columns is an input of several texts a row;
-            of a single column, one of lists of texts. Not used for "txt", where the line is the only text.
-        kept_columns: list of str. Columns that are copied to the output.
-        bad_rows: a `BadRows`, told of rows that cannot be used.
+        path: File to read; decompressed if its name ends in `.gz`.
+        file_format: "tsv", "csv", "jsonl", or "txt", where each line is a text, empty lines included.
+        text_columns: A column name for each input, or a tuple of names for an input that takes several texts per row;
+            a tuple of one name stands for a column of lists. Ignored for "txt".
+        kept_columns: Columns that are copied to the output.
+        bad_rows: `BadRows` that rows with errors are reported to.
 
-    Returns:
-        Iterator of `Row`.
+    Yields:
+        `Row`.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file has no rows, or none that can be used, or lacks a column.
-        BadRowError: on a bad row, unless `bad_rows` skips it.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file has no rows, no valid rows, or lacks a column.
+        BadRowError: On an invalid row, unless `bad_rows` skips it.
     """
-    columns = [
-        column for of_input in text_columns for column in ([of_input] if isinstance(of_input, str) else of_input)
-    ]
-    any_row = False
-    for line, values in _numbered_values(path, file_format, [*columns, *kept_columns], bad_rows):
+    columns = [name for names in text_columns for name in ([names] if isinstance(names, str) else names)]
+    is_empty = True
+    for line, values in _read_values(path, file_format, [*columns, *kept_columns], bad_rows):
         try:
-            texts = _texts(text_columns, iter(values))
+            texts = _collect_texts(text_columns, iter(values))
         except ValueError as error:
             bad_rows.report(path, line, str(error))
         else:
-            any_row = True
+            is_empty = False
             yield Row(line, texts, tuple(values[len(columns) :]))
-    if not any_row:
-        raise ValueError(f"no row of {path} can be used; {bad_rows.count} were skipped, the log has the first ones")
+    if is_empty:
+        raise ValueError(f"{path} has no valid row; {bad_rows.count} were skipped, see the log for the first ones")
 
 
-def _texts(text_columns, values):
-    """The texts of a row, checked, from an iterator of what stands in their columns."""
+def _collect_texts(text_columns, values):
+    """Checks and groups the texts of a row, from an iterator over the values of their columns."""
     texts = []
     for columns in text_columns:
         if isinstance(columns, str):
             text = next(values)
             check_text(columns, text)
         else:
-            text = _several_texts(columns, [next(values) for _ in columns])
+            text = _collect_several(columns, [next(values) for _ in columns])
         texts.append(text)
     return tuple(texts)
 
 
-def _several_texts(columns, values):
+def _collect_several(columns, values):
     if len(columns) == 1:
         (column,), (values,) = columns, values
         if not isinstance(values, list):
@@ -87,13 +85,12 @@ def _several_texts(columns, values):
         columns = [f"{column}[{number}]" for number in range(len(values))]
     for column, text in zip(columns, values, strict=True):
         check_text(column, text)
-    if not any(values):
-        # An empty text is none to the models that take several, which then could not tell how many there are.
-        raise ValueError(f"has no text but empty ones where there should be several: {quotation(values)}")
+    if not any(values):  # empty texts are padding to the models that take several
+        raise ValueError(f"needs at least one text that is not empty, got {quotation(values)}")
     return tuple(values)
 
 
-def _numbered_values(path, file_format, columns, bad_rows):
+def _read_values(path, file_format, columns, bad_rows):
     if file_format == "txt":
         return _read_lines(path, bad_rows)
     if file_format == "jsonl":
@@ -112,66 +109,49 @@ def _read_lines(path, bad_rows):
         raise ValueError(f"{path} has no rows")
 
 
-def read_chunk(rows, most_rows, most_characters):
-    """The next rows.
-
-    Args:
-        rows: iterator of `Row`.
-        most_rows: int.
-        most_characters: int. The row that reaches it is the last one, so that memory is bounded where a text is a book.
-
-    Returns:
-        list of `Row`, empty at the end.
-    """
-    chunk, characters = [], 0
+def read_chunk(rows, max_rows, max_characters):
+    """Returns the next rows; empty at the end. The row that reaches `max_characters` is the last, to bound the memory
+    where a text is a book."""
+    chunk, num_characters = [], 0
     for row in rows:
         chunk.append(row)
-        characters += sum(len(str(value)) for value in (*row.texts, *row.kept))
-        if len(chunk) == most_rows or characters >= most_characters:
+        num_characters += sum(len(str(value)) for value in (*row.texts, *row.kept))
+        if len(chunk) == max_rows or num_characters >= max_characters:
             break
     return chunk
 
 
 def count_lines(path):
-    """The lines of a file, so that a progress bar knows where the end is.
-
-    Args:
-        path: str or Path; decompressed if its name ends in `.gz`.
-
-    Returns:
-        int, or None for what can be read only once, such as a pipe.
-    """
+    """Counts the lines of a file for a progress bar; None for what can be read only once, such as a pipe."""
     path = Path(path)
     if not path.is_file():
         return None
-    lines, block = 0, b"\n"
+    num_lines, block = 0, b"\n"
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        while following := file.read(_COUNTED_AT_ONCE):
-            lines, block = lines + following.count(b"\n"), following
-    return lines + (not block.endswith(b"\n"))
+        while next_block := file.read(_BLOCK_BYTES):
+            num_lines, block = num_lines + next_block.count(b"\n"), next_block
+    return num_lines + (not block.endswith(b"\n"))
 
 
 @contextlib.contextmanager
 def open_table(path, file_format, columns):
-    """Opens a table for writing, which gets its name when it is complete, and is removed after an error.
+    """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error.
 
     Args:
-        path: str or Path, compressed if its name ends in `.gz`; "-" is standard output, which cannot be taken back.
-        file_format: str. "jsonl", an object on every line; "csv"; or "tsv", which has no quoting, lists of names being
-            joined by commas in these two.
-        columns: list of str. The names of the columns.
+        path: File to write, compressed if its name ends in `.gz`; "-" is standard output.
+        file_format: "jsonl", "csv", or "tsv", which has no quoting. In CSV and TSV, lists of str are joined by commas.
+        columns: Names of the columns.
 
     Yields:
-        A function that writes one row, given a list of values: str, numbers, None, or lists of str; for "jsonl" also
-        whatever else JSON can hold.
+        A function that writes a row, given a list of str, numbers, None or lists of str; for "jsonl" any JSON values.
 
     Raises:
-        ValueError: if two columns bear one name; from the function, if a value holds what TSV cannot write.
+        ValueError: If two columns have the same name; from the function, if TSV cannot hold a value.
     """
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
-    if repeated:
-        raise ValueError(f"the output would have more than one column of the name {repeated[0]!r}: {columns}")
-    with complete_or_not_at_all(path) as file:
+    duplicates = sorted({name for name in columns if columns.count(name) > 1})
+    if duplicates:
+        raise ValueError(f"the output would have more than one column named {duplicates[0]!r}: {columns}")
+    with open_output(path) as file:
         if file_format == "jsonl":
             yield lambda values: file.write(
                 json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n"
@@ -179,7 +159,7 @@ def open_table(path, file_format, columns):
             return
         write = csv.writer(file, lineterminator="\n").writerow if file_format == "csv" else _tsv_writer(file, columns)
         write(columns)
-        yield lambda values: write([_as_field(value) for value in values])
+        yield lambda values: write([_format_field(value) for value in values])
 
 
 def _tsv_writer(file, columns):
@@ -188,16 +168,15 @@ def _tsv_writer(file, columns):
         for column, field in zip(columns, fields, strict=True):
             if "\t" in field or "\n" in field or "\r" in field:
                 raise ValueError(
-                    f"a TSV file cannot hold tabs and line ends, and there is one in {quotation(field)}, column "
-                    f"{column!r}; write a .csv or .jsonl file instead, or do not keep that column"
+                    f"TSV cannot hold tabs and line breaks, and column {column!r} has one in {quotation(field)}; write "
+                    "a .csv or .jsonl file instead, or do not keep that column"
                 )
         file.write("\t".join(fields) + "\n")
 
     return write
 
 
-def _as_field(value):
-    """A value for TSV and CSV."""
+def _format_field(value):
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return ",".join(value)
     if isinstance(value, (list, dict, bool)) or value is None:
@@ -206,16 +185,9 @@ def _as_field(value):
 
 
 @contextlib.contextmanager
-def complete_or_not_at_all(path):
-    """Opens a text file for writing, which gets its name when it is complete, and is removed after an error.
-
-    Args:
-        path: str or Path, compressed if its name ends in `.gz`; "-" is standard output, which cannot be taken back. A
-            file that is there is replaced.
-
-    Yields:
-        The open file.
-    """
+def open_output(path):
+    """Opens a text file that appears under its name when the block ends without an error, replacing an existing file.
+    It is compressed if the name ends in `.gz`; "-" is standard output."""
     if str(path) == "-":
         yield sys.stdout
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Lines are parted as the original parts them, and what is no number is not written."""
+"""Readers and writers of texts and features."""
 
 import json
 import re
@@ -10,9 +10,9 @@ import pytest
 
 from keras_bert.io.row_errors import BadRowError, BadRows
 from keras_bert.models.feature_extractor import TextFeatures
-from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, pair_of_line, read_texts
+from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, read_texts, split_pair
 
-VECTORS = np.arange(24, dtype="float32").reshape([3, 2, 4]) / 7  # of three units, two layers
+VECTORS = np.arange(24, dtype="float32").reshape([3, 2, 4]) / 7  # three units, two layers
 FEATURES = [
     TextFeatures(["a", "b"], np.array([0, 2], "int32"), VECTORS[:2]),
     TextFeatures([], np.array([], "int32"), VECTORS[:0]),
@@ -21,7 +21,7 @@ FEATURES = [
 
 
 def original_pair(line):
-    """What google-research/bert's reader makes of a line."""
+    """The pair that google-research/bert's reader returns for a line."""
     line = line.strip()
     match = re.match(r"^(.*) \|\|\| (.*)$", line)
     return (line, "") if match is None else match.groups()
@@ -32,11 +32,11 @@ def original_pair(line):
     ["", " ", "a", "a ||| b", "a ||| b ||| c", "a ||| ||| b", " ||| b", "a ||| ", "|||", "a|||b", "a |||b", "a\t||| b",
      "\u00a0a ||| b\u3000", " ||| ||| ", "a |||  ||| b", "||| ||| |||", "a\rb ||| c\u2028d ||| e"],
 )  # fmt: skip
-def test_pairs_are_parted_as_by_the_original(line):
-    assert pair_of_line(line) == original_pair(line)
+def test_splits_pairs_like_the_original(line):
+    assert split_pair(line) == original_pair(line)
 
 
-def test_texts_are_read_with_their_lines(tmp_path):
+def test_reads_texts_with_line_numbers(tmp_path):
     (tmp_path / "in.txt").write_bytes("\ufeffa ||| b\r\n\nü".encode())
     assert [(row.line, row.texts) for row in read_texts(tmp_path / "in.txt", "txt", [], BadRows())] == [
         (1, ("a", "b")),
@@ -75,20 +75,19 @@ def test_json_lines_of_texts(tmp_path):
     assert (tmp_path / "out.jsonl").read_text() == json.dumps(row) + "\n"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_parquet_of_units(tmp_path, dtype):
+def test_parquet_of_units(tmp_path):
+    dtype = "float16"
     with open_parquet(tmp_path / "out.parquet", "words", {"layer_-1": 4, "layer_0": 4}, dtype, {"a": 1}) as write:
         write([1, 2], FEATURES[:2])
         write([3], FEATURES[1:2])  # without any row
         write([7], FEATURES[2:])
     table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
-    element = {"float32": "float", "float16": "halffloat"}[dtype]
     assert {field.name: str(field.type) for field in table.schema} == {
         "line": "int64",
         "number": "int32",
         "word": "string",
-        "layer_-1": f"fixed_size_list<element: {element}>[4]",
-        "layer_0": f"fixed_size_list<element: {element}>[4]",
+        "layer_-1": "fixed_size_list<element: halffloat>[4]",
+        "layer_0": "fixed_size_list<element: halffloat>[4]",
     }
     assert table["line"].to_pylist() == [1, 1, 7]
     assert table["number"].to_pylist() == [0, 2, 0]
@@ -109,7 +108,7 @@ def test_parquet_of_texts(tmp_path):
     assert pyarrow.parquet.ParquetFile(tmp_path / "out.parquet").num_row_groups == 2
 
 
-def test_what_is_no_number_is_not_written(tmp_path):
+def test_rejects_features_that_are_not_finite(tmp_path):
     broken = VECTORS.copy()
     broken[1, 0, 2] = np.nan
     with (
@@ -130,7 +129,7 @@ def test_what_is_no_number_is_not_written(tmp_path):
         pass
 
 
-def test_pyarrow_is_asked_for(monkeypatch):
+def test_names_the_extra_that_installs_pyarrow(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"Parquet needs pyarrow: pip install 'keras-bert-zoo\[features\]'"):
         import_pyarrow()

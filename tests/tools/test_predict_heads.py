@@ -1,4 +1,4 @@
-"""Every head's export answers a file as the model itself answers lists of texts."""
+"""Predictions for a file match the predictions of every head's own methods."""
 
 import csv
 import gzip
@@ -104,7 +104,7 @@ def assert_same(found, expected):
         assert found == expected
 
 
-def test_questions_are_answered(span_labeler, tmp_path, caplog):
+def test_answers_questions(span_labeler, tmp_path, caplog):
     labeler, folder = span_labeler
     contexts = [*HOSTILE, *toy_reviews(30)[0]]
     questions = contexts[::-1]
@@ -136,7 +136,7 @@ def test_questions_are_answered(span_labeler, tmp_path, caplog):
     assert fields == [[str(row[name]) for name in header] for row in rows]
 
 
-def test_choices_are_chosen_whatever_their_number(multiple_choice, tmp_path):
+def test_chooses_among_any_number_of_choices(multiple_choice, tmp_path):
     model, folder = multiple_choice
     generator, texts = np.random.default_rng(0), [*HOSTILE, *toy_reviews(30)[0]]
     prompts = [texts[number] for number in generator.integers(len(texts), size=16)]
@@ -150,7 +150,7 @@ def test_choices_are_chosen_whatever_their_number(multiple_choice, tmp_path):
         assert row["text"] == of_row[row["choice"]]
 
 
-def test_choices_stand_in_columns_of_a_table(multiple_choice, tmp_path):
+def test_reads_choices_from_table_columns(multiple_choice, tmp_path):
     model, folder = multiple_choice
     (tmp_path / "in.tsv").write_text(
         "start\tend0\tend1\tend2\na film\tgood\tbad , and dull\tfine\nthe plot\t\tbad\tpoor\n"
@@ -168,7 +168,7 @@ def test_choices_stand_in_columns_of_a_table(multiple_choice, tmp_path):
     assert fields == [[str(row[name]) for name in header] for row in rows]
 
 
-def test_texts_are_tagged(token_classifier, tmp_path):
+def test_tags_texts(token_classifier, tmp_path):
     model, folder = token_classifier
     texts = [*HOSTILE, *toy_reviews(30)[0]]
     run(
@@ -181,7 +181,7 @@ def test_texts_are_tagged(token_classifier, tmp_path):
     assert {len(row["entities"]) for row in rows} >= {0, 1, 2}
 
 
-def test_masks_are_filled(pretrainer, tmp_path):
+def test_fills_masks(pretrainer, tmp_path):
     model, folder = pretrainer
     texts = [text.replace("film", "[MASK]") for text in toy_reviews(30)[0]]
     texts[3:3] = ["", "[MASK][MASK]", "a [MASK] film [MASK] " * 9]
@@ -196,14 +196,7 @@ def test_masks_are_filled(pretrainer, tmp_path):
     assert_same([row["masks"] for row in rows], expected)
 
 
-def test_a_table_of_lists_is_refused_before_anything_is_written(pretrainer, tmp_path):
-    (tmp_path / "in.txt").write_text("a [MASK]\n")
-    with pytest.raises(ValueError, match=r"lists for each row \(masks\), .* write a \.jsonl file"):
-        run(saved_model=pretrainer[1], input=tmp_path / "in.txt", output=tmp_path / "out.tsv")
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_rows_that_cannot_be_answered_are_named(multiple_choice, tmp_path):
+def test_names_bad_rows(multiple_choice, tmp_path):
     _, folder = multiple_choice
     choices = [["good", "bad"], "good", [], ["", ""], ["good", None], ["fine", "poor"]]
     source = write_jsonl(tmp_path / "in.jsonl", {"prompt": ["a"] * len(choices), "choices": choices})
@@ -214,9 +207,9 @@ def test_rows_that_cannot_be_answered_are_named(multiple_choice, tmp_path):
     assert [row["line"] for row in read_jsonl(tmp_path / "out.jsonl")] == [1, 6]
 
 
-def test_a_kept_column_must_not_bear_the_name_of_an_answer(multiple_choice, tmp_path):
+def test_kept_column_must_not_collide_with_a_prediction(multiple_choice, tmp_path):
     source = write_jsonl(tmp_path / "in.jsonl", {"text": ["a"], "choices": [["good", "bad"]]})
-    with pytest.raises(ValueError, match="more than one column of the name 'text'"):
+    with pytest.raises(ValueError, match="more than one column named 'text'"):
         run(
             saved_model=multiple_choice[1], input=source, output=tmp_path / "out.jsonl", columns="prompt=text",
             keep_columns="text",

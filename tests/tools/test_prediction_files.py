@@ -1,4 +1,4 @@
-"""Every format is read and written; bad rows are named; what is written is complete."""
+"""Readers and writers of every file format."""
 
 import csv
 import gzip
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from keras_bert.io.row_errors import BadRowError, BadRows
-from tools.predict import _INPUT_FORMATS, format_of
+from tools.predict import _INPUT_FORMATS, infer_format
 from tools.prediction_files import count_lines, open_table, read_rows
 
 
@@ -16,7 +16,7 @@ def read_tsv(path):
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "txt", "tsv.gz", "jsonl.gz"])
-def test_every_format_is_read(tmp_path, suffix):
+def test_reads_every_format(tmp_path, suffix):
     texts = ["good film", 'the "plot"', "", "naïve\u2028ly"]
     content = {
         "tsv": "id\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)),
@@ -26,7 +26,7 @@ def test_every_format_is_read(tmp_path, suffix):
     }[suffix.removesuffix(".gz")].encode()
     path = tmp_path / f"in.{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
-    name_says = format_of(str(path), None, _INPUT_FORMATS, "--format")
+    name_says = infer_format(str(path), None, _INPUT_FORMATS, "--format")
     kept = [] if name_says == "txt" else ["id"]
     rows = list(read_rows(path, name_says, ["text"], kept, BadRows()))
     assert [row.texts for row in rows] == [(text,) for text in texts]
@@ -58,7 +58,7 @@ def test_bad_rows_are_errors_or_skipped(tmp_path, name, content, reason):
     assert bad_rows.count == 1
 
 
-def test_several_texts_of_a_row_are_read(tmp_path):
+def test_reads_several_texts_per_row(tmp_path):
     rows = [{"prompt": "a", "choices": ["b", "", "ü"], "id": 7}, {"prompt": "", "choices": ["c"], "id": None}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = list(read_rows(tmp_path / "in.jsonl", "jsonl", ["prompt", ("choices",)], ["id"], BadRows()))
@@ -72,15 +72,13 @@ def test_several_texts_of_a_row_are_read(tmp_path):
     "choices, reason",
     [
         ("good", "'choices' must be a list of strings, got 'good'"),
-        ({"a": "b"}, "'choices' must be a list of strings, got {'a': 'b'}"),
         (["good", 7], r"'choices\[1\]' must be a string, got 7"),
-        (["good", ["bad"]], r"'choices\[1\]' must be a string, got \['bad'\]"),
         (["\ud800"], r"'choices\[0\]' holds half of a surrogate pair"),
-        ([], "has no text but empty ones where there should be several: \\[\\]"),
-        (["", ""], "has no text but empty ones"),
+        ([], r"needs at least one text that is not empty, got \[\]"),
+        (["", ""], "needs at least one text"),
     ],
 )
-def test_several_texts_that_are_none_are_bad_rows(tmp_path, choices, reason):
+def test_invalid_lists_of_texts_are_bad_rows(tmp_path, choices, reason):
     path, columns = tmp_path / "in.jsonl", ["prompt", ("choices",)]
     path.write_text("".join(json.dumps({"prompt": "a", "choices": each}) + "\n" for each in (["b", "c"], choices)))
     with pytest.raises(BadRowError, match=f"in.jsonl, line 2: {reason}"):
@@ -93,19 +91,19 @@ def test_several_texts_that_are_none_are_bad_rows(tmp_path, choices, reason):
 @pytest.mark.parametrize(
     "name, content", [("in.tsv", "text\n"), ("in.csv", "text\n"), ("in.jsonl", "\n"), ("in.txt", "")]
 )
-def test_a_file_without_rows_is_an_error(tmp_path, name, content):
+def test_rejects_files_without_rows(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=f"{name} has no rows"):
         list(read_rows(tmp_path / name, name.removeprefix("in."), ["text"], [], BadRows()))
 
 
-def test_a_file_without_good_rows_is_an_error(tmp_path):
+def test_rejects_files_without_valid_rows(tmp_path):
     (tmp_path / "in.txt").write_bytes(b"\xff\n\xff\n")
-    with pytest.raises(ValueError, match=r"no row of .*in\.txt can be used; 2 were skipped"):
+    with pytest.raises(ValueError, match=r"in\.txt has no valid row; 2 were skipped"):
         list(read_rows(tmp_path / "in.txt", "txt", ["text"], [], BadRows(skip=True)))
 
 
-def test_every_format_is_written(tmp_path):
+def test_writes_every_format(tmp_path):
     columns, rows = ["line", "text", "labels", "value"], [[2, 'a "b", c', ["x", "y"], 0.5], [3, "ü", [], 1e-30]]
     for file_format in ("tsv", "csv", "jsonl", "tsv.gz"):
         with open_table(tmp_path / f"out.{file_format}", file_format.removesuffix(".gz"), columns) as write:
@@ -120,12 +118,12 @@ def test_every_format_is_written(tmp_path):
         assert [json.loads(line) for line in file] == [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def test_tsv_refuses_what_it_cannot_hold(tmp_path):
+def test_tsv_rejects_line_breaks(tmp_path):
     with (
-        pytest.raises(ValueError, match=r"column 'text'; write a \.csv"),
+        pytest.raises(ValueError, match=r"column 'text' has one in .*; write a \.csv"),
         open_table(tmp_path / "out.tsv", "tsv", ["text"]) as write,
     ):
         write(["two\nlines"])
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="more than one column of the name 'line'"):
+    with pytest.raises(ValueError, match="more than one column named 'line'"):
         open_table(tmp_path / "out.tsv", "tsv", ["line", "line"]).__enter__()
