@@ -108,8 +108,8 @@ def define_fine_tuning_flags(max_seq_length=128, has_dropout=True, bucket_step=8
         "features",
         None,
         LAYER_POOLINGS,
-        "The feature-based approach (section 5.3): a BERT that does not learn, and two new BiLSTMs on this mix of its "
-        "layers. They want a higher --learning_rate than a BERT, such as 1e-3.",
+        "The feature-based approach (section 5.3): a BERT that does not learn, and two new BiLSTMs on this layer "
+        "pooling. They want a higher --learning_rate than a BERT, such as 1e-3.",
     )
     flags.register_multi_flags_validator(["encoder", "features"], _has_one_encoder)
     flags.DEFINE_string(

@@ -5,6 +5,8 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_bert.typing import PathLike
+
 # The operations of tensorflow-text that TensorFlow Serving links (the `ops_lib` target of tensorflow/text), as far as a
 # tokenizer has use for them.
 SERVED_TEXT_OPS = frozenset(
@@ -25,39 +27,25 @@ SERVED_TEXT_OPS = frozenset(
 PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
-def graph_operations(path):
-    """The names of all operations in a SavedModel, those in its functions included.
-
-    Args:
-        path: str or Path. The folder of a SavedModel.
-
-    Returns:
-        set of str.
-    """
+def list_operations(path: PathLike) -> set[str]:
+    """Returns the names of all operations of a SavedModel, including those in its functions."""
     saved_model = saved_model_pb2.SavedModel()
     saved_model.ParseFromString((Path(path) / "saved_model.pb").read_bytes())
-    names = set()
+    names: set[str] = set()
     for meta_graph in saved_model.meta_graphs:
         names.update(node.op for node in meta_graph.graph_def.node)
         functions = meta_graph.graph_def.library.function
         names.update(node.op for function in functions for node in function.node_def)
-        # A call of a function is a node whose operation is the function's name.
+        # A function call is a node whose operation is the function's name.
         names.difference_update(function.signature.name for function in functions)
     return names
 
 
-def unserved_operations(path):
-    """The operations of a SavedModel that TensorFlow Serving cannot run.
+def find_unserved_operations(path: PathLike) -> list[str]:
+    """Returns the operations of a SavedModel that TensorFlow Serving cannot run, sorted.
 
-    Allowed are TensorFlow's own operations, except those that call Python, and those of tensorflow-text that the server
-    links.
-
-    Args:
-        path: str or Path. The folder of a SavedModel.
-
-    Returns:
-        sorted list of str; empty for a model that can be served.
+    It runs TensorFlow's own operations, except those that call Python, and `SERVED_TEXT_OPS`.
     """
-    operations = graph_operations(path)
+    operations = list_operations(path)
     foreign = {name for name in operations if not hasattr(tf.raw_ops, name)}
     return sorted((foreign - SERVED_TEXT_OPS) | (operations & PYTHON_OPS))

@@ -19,7 +19,7 @@ from keras_bert.finetuning.training_input import (
 )
 from keras_bert.finetuning.workers import MAY_CHANGE, run_on_worker
 from keras_bert.io.atomic_write import write_json
-from keras_bert.models.pretrained import get_encoder_kind
+from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
@@ -90,7 +90,7 @@ def fine_tune_on_worker(
         precision: str. The dtype policy.
         eval_batch_size: int.
         export_dtype: str or None.
-        encoder: str or None, as for `keras_bert.models.pretrained.read_encoder`. Without training it must be that of
+        encoder: str or None, as for `paper_encoders.encoder_loading.read_encoder`. Without training it must be that of
             the model, if it is given.
         init_checkpoint_right_to_left: str, Path or None. As `init_checkpoint`, for the second of two directions.
         gradient_checkpointing: bool, as for `BertEncoder`.

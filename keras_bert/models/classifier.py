@@ -4,7 +4,6 @@ import re
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
@@ -17,9 +16,9 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
-from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
+from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
 from keras_bert.models.text_model import TextModel
-from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import CLASSIFIER_HEAD
 
 _ALL_VALUES = "values"  # the output that holds every value of a regression
@@ -324,7 +323,8 @@ class BertClassifier(TextModel):
             dropout: float; None takes the checkpoint's, or 0.1.
             class_weights, freeze, seed, name: as for the constructor.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
+                `dtype`; and `encoder` and `right_to_left`, as for
+                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
 
         Returns:
             A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
@@ -337,7 +337,7 @@ class BertClassifier(TextModel):
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
-        head = checkpoint.arguments_of_head(CLASSIFIER_HEAD)
+        head = checkpoint.head_arguments(CLASSIFIER_HEAD)
         problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
         own_labels = head.get("label_names") or head.get("num_labels")
         if labels is None and own_labels is None and problem_type != REGRESSION:
@@ -348,7 +348,11 @@ class BertClassifier(TextModel):
             encoder,
             labels=own_labels if labels is None else labels,
             preprocessor=BertPreprocessor(
-                tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, "longest", long_texts, window_stride
+                load_tokenizer(checkpoint, vocabulary, lower_case),
+                sequence_length,
+                "longest",
+                long_texts,
+                window_stride,
             ),
             problem_type=problem_type,
             dropout=next(rate for rate in (dropout, head.get("classifier_dropout"), 0.1) if rate is not None),
@@ -357,10 +361,9 @@ class BertClassifier(TextModel):
             seed=seed,
             name=name,
         )
-        if not same_head(classifier.labels, problem_type, head):
-            checkpoint = without_head(checkpoint, CLASSIFIER_HEAD)
+        if not is_same_head(classifier.labels, problem_type, head):
+            checkpoint = drop_head(checkpoint, CLASSIFIER_HEAD)
         classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
-        logging.info("%s", classifier.checkpoint_report)
         return classifier
 
 

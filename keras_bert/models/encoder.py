@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from numbers import Integral
 
 import keras
-from absl import logging
 from keras import ops
 
 from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, LEFT_TO_RIGHT, make_attention_mask
@@ -13,7 +12,8 @@ from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
 from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.transformer_block import TransformerBlock
-from keras_bert.models.variable_assignment import assign_arrays, relative_variables
+from keras_bert.models.pretrained import assign_arrays, read_bert, relative_variables, write_checkpoint
+from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 
 # base and large: paper, section 3. The smaller ones: google-research/bert, README.md, "24 smaller BERT models"
 # (arXiv 1908.08962).
@@ -250,6 +250,10 @@ class BertEncoder(keras.Model):
         """list of the encoder itself: others are made of several."""
         return [self]  # no property: Keras looks into those when it saves, and would come back here without end
 
+    def encoder_kind(self) -> EncoderKind:
+        """Returns how the encoder is built, for its checkpoint."""
+        return ONE_BERT
+
     @property
     def transformer_blocks(self):
         """The transformer blocks, lowest first."""
@@ -347,12 +351,9 @@ class BertEncoder(keras.Model):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
         """
-        from keras_bert.models.pretrained import read_bert
-
         checkpoint = read_bert(path)
         encoder = cls(**{**checkpoint.encoder_arguments, **kwargs})
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
-        logging.info("%s", encoder.checkpoint_report)
         return encoder
 
     @classmethod
@@ -390,8 +391,6 @@ class BertEncoder(keras.Model):
             FileExistsError: if there is something at `path`.
             ValueError: if the vocabulary is not the encoder's, or on another dtype.
         """
-        from keras_bert.models.pretrained import write_checkpoint
-
         return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype)
 
     def variables_by_path(self, prefix=""):

@@ -5,13 +5,11 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.inference import Predictor
 from keras_bert.models.text_model import TextModel
-from keras_bert.models.variable_assignment import assign_arrays
 
 LAST_LAYER = (-1,)
 COMBINATIONS = ("stack", "concat", "sum", "mean")
@@ -347,16 +345,15 @@ class BertFeatureExtractor(TextModel):
             FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
                 `lower_case` contradicts the checkpoint.
         """
-        from keras_bert.models.pretrained import read_bert, tokenizer_of
+        from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint = read_bert(path)
-        preprocessor = BertPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length)
+        preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
         # Without a pooler, whose output is not read.
         encoder = BertEncoder(**{**checkpoint.encoder_arguments, "with_pooler": False, **encoder_arguments})
         extractor = cls(encoder, preprocessor, layers, combine, pooling, normalize, name)
         extractor.checkpoint_report = assign_arrays(extractor.variables_by_path(), checkpoint)
-        logging.info("%s", extractor.checkpoint_report)
         return extractor
 
 

@@ -9,7 +9,7 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import require_ids
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
-from keras_bert.models.variable_assignment import relative_variables
+from keras_bert.models.pretrained import relative_variables
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it

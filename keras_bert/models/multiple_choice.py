@@ -2,13 +2,12 @@
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.pretrained import read_encoder, tokenizer_of
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import CHOICE_HEAD
 
 _WARMUP_QUESTIONS = (
@@ -250,7 +249,8 @@ class BertMultipleChoice(TokenizedHead):
             dropout: float; None takes the checkpoint's, or 0.1.
             freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
+                `dtype`; and `encoder` and `right_to_left`, as for
+                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
 
         Returns:
             A BertMultipleChoice. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
@@ -263,12 +263,11 @@ class BertMultipleChoice(TokenizedHead):
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
-        head = checkpoint.arguments_of_head(CHOICE_HEAD)
-        preprocessor = BertPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length)
+        head = checkpoint.head_arguments(CHOICE_HEAD)
+        preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
         rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
         model = cls(encoder, preprocessor, rate, freeze, seed, name)
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
-        logging.info("%s", model.checkpoint_report)
         return model
 
 

@@ -1,7 +1,6 @@
 """BERT with the two heads that it is pre-trained with."""
 
 import keras
-from absl import logging
 from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
@@ -12,8 +11,7 @@ from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
-from keras_bert.models.pretrained import read_bert, tokenizer_of
-from keras_bert.models.variable_assignment import assign_arrays
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
 # By loss term, the names of its logits and of its labels.
@@ -304,7 +302,6 @@ class BertPretrainer(BertHead):
             preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)
         pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
-        logging.info("%s", pretrainer.checkpoint_report)
         return pretrainer
 
 
@@ -313,7 +310,7 @@ def _preprocessor_of(checkpoint, sequence_length):
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.text.tokenizer import BertTokenizer
 
-    settings = {**tokenizer_of(checkpoint).get_config(), "special_tokens_in_text": True}
+    settings = {**load_tokenizer(checkpoint).get_config(), "special_tokens_in_text": True}
     return BertPreprocessor(BertTokenizer.from_config(settings), sequence_length)
 
 

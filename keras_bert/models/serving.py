@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_bert.export.saved_model import check_export_path, write_saved_model
-from keras_bert.export.serving_batching import MAX_BATCH_SIZE
+from keras_bert.export.serving_files import MAX_BATCH_SIZE
 from keras_bert.typing import PathLike
 
 if TYPE_CHECKING:

@@ -2,15 +2,14 @@
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import ACCURACY_NAMES
-from keras_bert.models.pretrained import read_encoder, tokenizer_of
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.variable_assignment import assign_arrays
 
 _SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
@@ -319,7 +318,8 @@ class BertSpanLabeler(TokenizedHead):
             vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
             freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
+                `dtype`; and `encoder` and `right_to_left`, as for
+                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
 
         Returns:
             A BertSpanLabeler. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
@@ -333,11 +333,10 @@ class BertSpanLabeler(TokenizedHead):
 
         # Without a pooler, which spans do not need: it would be weights that are stored and never trained.
         checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
-        tokenizer = tokenizer_of(checkpoint, vocabulary, lower_case)
+        tokenizer = load_tokenizer(checkpoint, vocabulary, lower_case)
         preprocessor = BertQuestionPreprocessor(tokenizer, sequence_length, stride, max_query_length)
         labeler = cls(encoder, preprocessor, freeze, seed, name)
         labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
-        logging.info("%s", labeler.checkpoint_report)
         return labeler
 
 

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
@@ -10,9 +9,9 @@ from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
-from keras_bert.models.pretrained import read_encoder, same_head, tokenizer_of, without_head
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
+from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
 from keras_bert.models.tokenized_head import TokenizedHead
-from keras_bert.models.variable_assignment import assign_arrays
 from keras_bert.weights.layout import TOKEN_HEAD
 
 _PLACES = ("start_bytes", "end_bytes", "start_characters", "end_characters")
@@ -302,7 +301,8 @@ class BertTokenClassifier(TokenizedHead):
             dropout: float; None takes the checkpoint's, or 0.1.
             freeze, seed, name: as for the constructor.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for `keras_bert.models.pretrained.read_encoder`.
+                `dtype`; and `encoder` and `right_to_left`, as for
+                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
 
         Returns:
             A BertTokenClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what
@@ -316,19 +316,18 @@ class BertTokenClassifier(TokenizedHead):
 
         # Without a pooler, which tags do not need: it would be weights that are stored and never trained.
         checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
-        head = checkpoint.arguments_of_head(TOKEN_HEAD)
+        head = checkpoint.head_arguments(TOKEN_HEAD)
         labels = labels or head.get("label_names") or head.get("num_labels")
         if labels is None:
             raise ValueError(
                 f"{path} has no token classifier, so its labels are not known; give labels=[...], a list of tags"
             )
-        preprocessor = BertWordPreprocessor(tokenizer_of(checkpoint, vocabulary, lower_case), sequence_length, stride)
+        preprocessor = BertWordPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length, stride)
         rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
         model = cls(encoder, labels, preprocessor, rate, freeze, seed, name)
-        if not same_head(model.labels, head.get("problem_type"), head):
-            checkpoint = without_head(checkpoint, TOKEN_HEAD)
+        if not is_same_head(model.labels, head.get("problem_type"), head):
+            checkpoint = drop_head(checkpoint, TOKEN_HEAD)
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
-        logging.info("%s", model.checkpoint_report)
         return model
 
 

@@ -1,4 +1,4 @@
-"""Says, name by name, which variables a checkpoint fills, which stay random and what in the file nobody took."""
+"""Reports which variables a checkpoint initializes, which stay random, and which of its tensors are unused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +9,7 @@ from keras_bert.weights.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class AssignmentReport:
-    """What was read, what stayed random, what was not used (`*INIT_FROM_CKPT*` in google-research/bert's log).
-
-    Its `str()` has one line for each name.
-
-    Args:
-        path: Path of the weights.
-        read: dict {our variable path: tuple of the file's own names}.
-        random: tuple of our variable paths that are not in the file.
-        unused: tuple of the file's names that no variable took, sorted.
-        skipped_optimizer_slots: int, optimizer state in the file, counted only.
-
-    Example:
+    """What was read from a checkpoint (`*INIT_FROM_CKPT*` in google-research/bert's log); `str()` has a line per name.
 
     >>> print(AssignmentReport(Path("bert_model.ckpt"), {"encoder/pooler/bias": ("bert/pooler/dense/bias",)},
     ...                        ("logits/bias",), (), 2))
@@ -30,12 +19,12 @@ class AssignmentReport:
     """
 
     path: Path
-    read: Mapping[str, tuple[str, ...]]
-    random: tuple[str, ...]
-    unused: tuple[str, ...]
+    read: Mapping[str, tuple[str, ...]]  # the file's names by our variable path
+    random: tuple[str, ...]  # our variable paths that are not in the file
+    unused: tuple[str, ...]  # the file's names that no variable takes, sorted
     skipped_optimizer_slots: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         head = (
             f"{self.path}: {len(self.read)} variables read, {len(self.random)} stayed random, "
             f"{len(self.unused)} tensors of the file not used, {self.skipped_optimizer_slots} optimizer slots skipped"
@@ -47,28 +36,10 @@ class AssignmentReport:
 
 
 def report_assignment(checkpoint: Checkpoint, shapes: Mapping[str, tuple[int, ...]]) -> AssignmentReport:
-    """Compares a checkpoint with a model's variables (`get_assignment_map_from_checkpoint` of google-research/bert).
+    """Compares a checkpoint with the shapes of all of a model's variables; ValueError if a shape differs.
 
-    Nothing is assigned here: a misfit is found before the model is touched.
-
-    Args:
-        checkpoint: Checkpoint that a reader returned.
-        shapes: dict {our variable path: shape} of all the model's variables.
-
-    Returns:
-        An AssignmentReport; the variables to assign are the keys of its `read`.
-
-    Raises:
-        ValueError: if a variable has another shape than the array of the checkpoint.
-
-    Example:
-
-    >>> import numpy as np
-    >>> checkpoint = Checkpoint(
-    ...     source="google_bert", path=Path("bert_model.ckpt"), encoder_arguments={}, classifier_arguments=None,
-    ...     arrays={"logits/bias": np.zeros(3, np.float32)}, tensor_names={"logits/bias": ("output_bias",)})
-    >>> report_assignment(checkpoint, {"logits/bias": (3,), "logits/kernel": (4, 3)}).random
-    ('logits/kernel',)
+    Nothing is assigned here, so a mismatch is found before the model is changed. The variables to assign are the keys
+    of the report's `read`.
     """
     problems = [
         f"tensor {', '.join(checkpoint.tensor_names[path])} (our {path!r}): "

@@ -1,4 +1,4 @@
-"""What a reader returns: constructor arguments, arrays by our variable paths, and what else the folder says."""
+"""The weights and settings that the readers return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,61 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.weights.encoder_kinds import ONE_BERT, Composition
+from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Weights and settings read from somebody else's files (named as in google-research/bert's `bert_config.json`).
+    """Weights and settings read from the files of google-research/bert or Hugging Face."""
 
-    Args:
-        source: str, "hugging_face" or "google_bert".
-        path: Path of the weights: the safetensors file, its index, or the TF1 prefix.
-        encoder_arguments: dict, constructor arguments of the encoder, or of each BERT that it is made of;
-            `attention_direction` is among them unless it is bidirectional, or there are two.
-        classifier_arguments: dict or None: `num_labels` int, `label_names` list of str or None, `problem_type` str or
-            None ("regression", "single_label_classification" or "multi_label_classification", as Hugging Face calls
-            them), `classifier_dropout` float. None where the file holds no head of a classifier, be it of texts, of
-            tokens or of choices.
-        arrays: dict {our variable path: float32 array}; kernels may be transposed views.
-        tensor_names: dict {our variable path: tuple of the file's own names}.
-        vocabulary_path: Path of `vocab.txt` or None.
-        lower_case: bool, or None where the folder does not say.
-        strip_accents: bool, or None where the folder does not say (accents are then stripped when lower-casing).
-        unused: tuple of str, names in the file that were not read, sorted.
-        composition: Composition, what the encoder is made of.
-        skipped_optimizer_slots: int, number of Adam moments, step counters and the like, not listed in `unused`.
-
-    Example:
-
-    >>> checkpoint = Checkpoint(
-    ...     source="google_bert", path=Path("bert_model.ckpt"), encoder_arguments={"hidden_size": 4},
-    ...     classifier_arguments=None, arrays={"encoder/pooler/bias": np.zeros(4, np.float32)},
-    ...     tensor_names={"encoder/pooler/bias": ("bert/pooler/dense/bias",)})
-    >>> checkpoint.lower_case is None
-    True
-    """
-
-    source: str
-    path: Path
+    source: str  # "hugging_face" or "google_bert"
+    path: Path  # the safetensors file, its index, or the TF1 prefix
+    # Constructor arguments of the encoder, or of each BERT in it. `attention_direction` is present unless the encoder
+    # is bidirectional or has both directions.
     encoder_arguments: Mapping[str, Any]
+    # `num_labels` int, `label_names` list or None, `problem_type` str or None, `classifier_dropout` float. None if the
+    # file has no classifier of texts, tokens or choices.
     classifier_arguments: Mapping[str, Any] | None
-    arrays: Mapping[str, np.ndarray]
-    tensor_names: Mapping[str, tuple[str, ...]]
+    arrays: Mapping[str, np.ndarray]  # float32, by our variable path; kernels may be transposed views
+    tensor_names: Mapping[str, tuple[str, ...]]  # the file's names, by our variable path
     vocabulary_path: Path | None = None
-    lower_case: bool | None = None
-    strip_accents: bool | None = None
-    unused: tuple[str, ...] = ()
-    composition: Composition = ONE_BERT
-    skipped_optimizer_slots: int = 0
+    lower_case: bool | None = None  # None: unknown
+    strip_accents: bool | None = None  # None: unknown; accents are then stripped when lower-casing
+    unused: tuple[str, ...] = ()  # names in the file that were not read, sorted
+    encoder_kind: EncoderKind = ONE_BERT
+    skipped_optimizer_slots: int = 0  # not listed in `unused`
 
-    def arguments_of_head(self, head: str) -> Mapping[str, Any]:
-        """`classifier_arguments`, if they are those of a head; else nothing.
-
-        Args:
-            head: str, the name that the paths of its variables begin with (google-research/bert has but one).
-
-        Returns:
-            dict.
-        """
+    def head_arguments(self, head: str) -> Mapping[str, Any]:
+        """Returns `classifier_arguments` if the file's classifier is this head, else an empty mapping."""
         return self.classifier_arguments or {} if f"{head}/kernel" in self.arrays else {}

@@ -1,62 +1,39 @@
-"""Checkpoints of BERTs as those of other encoders, for the comparisons of the paper (arXiv 1810.04805, sections 5.1 and
-5.3)."""
+"""Converts checkpoints of BERTs to those of the paper's other encoders (arXiv 1810.04805, sections 5.1 and 5.3)."""
 
 import dataclasses
+from typing import Any
 
 from absl import logging
 
 from keras_bert.weights.checkpoint import Checkpoint
-from keras_bert.weights.encoder_kinds import BILSTM, LAYER_POOLINGS, TWO_DIRECTIONS, Composition, features_name, moved
+from keras_bert.weights.encoder_kinds import (
+    BILSTM,
+    LAYER_POOLINGS,
+    TWO_DIRECTIONS,
+    EncoderKind,
+    features_name,
+    replace_prefix,
+)
 from keras_bert.weights.layout import BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT
 
 LEFT_TO_RIGHT_BILSTM = "left_to_right_bilstm"
-_FEATURES = {features_name(mix): mix for mix in LAYER_POOLINGS}
+_FEATURES = {features_name(pooling): pooling for pooling in LAYER_POOLINGS}
 ENCODERS = (LEFT_TO_RIGHT, LEFT_TO_RIGHT_BILSTM, TWO_DIRECTIONS, *_FEATURES)
 # "A randomly initialized two-layer 768-dimensional BiLSTM" (section 5.3): of 384 units in each direction.
 _FEATURES_LAYERS, _FEATURES_UNITS = 2, 384
 
 
 def encoder_name(checkpoint: Checkpoint) -> str:
-    """What the encoder of a checkpoint is called (source: none in BERT).
-
-    Args:
-        checkpoint: Checkpoint.
-
-    Returns:
-        str: one of `ENCODERS`, or "bidirectional", "right_to_left" and so on.
-
-    Example:
-
-    >>> from keras_bert.weights.checkpoint_reader import read_checkpoint
-    >>> encoder = keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2)
-    >>> checkpoint = read_checkpoint(encoder.save_checkpoint(Path(tempfile.mkdtemp()) / "model"))
-    >>> encoder_name(checkpoint), encoder_name(convert_encoder(checkpoint, "two_directions"))
-    ('bidirectional', 'two_directions')
-    """
-    return checkpoint.composition.name(checkpoint.encoder_arguments)
+    """Returns the name of a checkpoint's encoder: one of `ENCODERS`, "bidirectional", "right_to_left" and so on."""
+    return checkpoint.encoder_kind.name(checkpoint.encoder_arguments)
 
 
 def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint whose weights are to be those of another encoder (paper, sections 5.1 and 5.3).
+    """Returns a checkpoint whose weights initialize another encoder, one of `ENCODERS`.
 
-    A head stays only where the encoder remains a single BERT.
-
-    Args:
-        checkpoint: Checkpoint of a BERT, bidirectional or from left to right, or of such an encoder already.
-        encoder: str, "left_to_right"; "left_to_right_bilstm", with a BiLSTM of the BERT's width on top, which the
-            checkpoint has no weights of; "two_directions"; or "features_" and one of
-            `keras_bert.weights.encoder_kinds.LAYER_POOLINGS`, with two BiLSTMs on that mix of the layers of a BERT
-            that does
-            not learn.
-        right_to_left: Checkpoint of the other of two directions; None takes the bidirectional weights of `checkpoint`
-            for both.
-
-    Returns:
-        A Checkpoint.
-
-    Raises:
-        ValueError: if there is no such encoder, it cannot be made of these checkpoints, or the two of them are not of
-            the same sizes and vocabulary.
+    "left_to_right_bilstm" adds a BiLSTM of the BERT's width, without weights; "two_directions" takes the weights of
+    `right_to_left`, or of a bidirectional `checkpoint` for both directions; "features_..." adds two BiLSTMs on a layer
+    pooling of a frozen BERT. Heads are kept only if the encoder remains a single BERT.
     """
     if encoder not in ENCODERS:
         raise ValueError(f"encoder must be one of {ENCODERS}, or None for the checkpoint's own; got {encoder!r}")
@@ -64,7 +41,7 @@ def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpo
         raise ValueError(f"a second checkpoint, from right to left, is for encoder={TWO_DIRECTIONS!r}; got {encoder!r}")
     if encoder_name(checkpoint) == encoder:
         if right_to_left is not None:
-            raise ValueError(f"{checkpoint.path} has both directions already; leave the second checkpoint out")
+            raise ValueError(f"{checkpoint.path} has both directions already; omit the second checkpoint")
         return checkpoint
     if encoder == LEFT_TO_RIGHT:
         return _in_direction(checkpoint, LEFT_TO_RIGHT)
@@ -77,23 +54,23 @@ def convert_encoder(checkpoint: Checkpoint, encoder: str, right_to_left: Checkpo
     if right_to_left is None:
         if encoder_name(checkpoint) != BIDIRECTIONAL:
             raise ValueError(
-                f"{checkpoint.path} is of one direction: two directions need a second checkpoint, from right to left"
+                f"{checkpoint.path} has one direction: two directions need a second checkpoint, from right to left"
             )
         right_to_left = checkpoint
-    return _joined(_in_direction(checkpoint, LEFT_TO_RIGHT), _in_direction(right_to_left, RIGHT_TO_LEFT))
+    return _join(_in_direction(checkpoint, LEFT_TO_RIGHT), _in_direction(right_to_left, RIGHT_TO_LEFT))
 
 
-def _in_direction(checkpoint, direction):
-    """The checkpoint of a BERT whose attention has a direction from now on."""
+def _in_direction(checkpoint: Checkpoint, direction: str) -> Checkpoint:
+    """Sets the attention direction of a checkpoint of a single BERT."""
     found = encoder_name(checkpoint)
     if found not in (BIDIRECTIONAL, direction):
         raise ValueError(
-            f"{checkpoint.path} has the encoder {found!r}, whose weights are not for one that is {direction}; give a "
-            f"checkpoint that is {' or '.join(sorted({direction, BIDIRECTIONAL}))}"
+            f"{checkpoint.path} has the encoder {found!r}, whose weights do not fit a {direction} encoder; pass a "
+            f"{' or '.join(sorted({direction, BIDIRECTIONAL}))} checkpoint"
         )
     if found == BIDIRECTIONAL != direction:
         logging.warning(
-            "%s was trained in both directions: what it is worth %s says little about a model trained so",
+            "%s was trained bidirectionally: its score as a %s encoder says little about a model trained that way",
             checkpoint.path,
             direction,
         )
@@ -101,42 +78,44 @@ def _in_direction(checkpoint, direction):
     return dataclasses.replace(checkpoint, encoder_arguments=arguments)
 
 
-def _with_bilstm(checkpoint, units, layers=1, features=None):
-    return dataclasses.replace(_encoder_alone(checkpoint), composition=Composition(BILSTM, units, layers, features))
+def _with_bilstm(checkpoint: Checkpoint, units: int, layers: int = 1, features: str | None = None) -> Checkpoint:
+    return dataclasses.replace(_without_heads(checkpoint), encoder_kind=EncoderKind(BILSTM, units, layers, features))
 
 
-def _joined(left, right):
-    """The checkpoint of two directions; of tensors from two files the report says which one is meant."""
-    _check_alike(left, right)
-    composition, arrays, names, unused = Composition(TWO_DIRECTIONS), {}, {}, set()
-    for checkpoint, (direction, folder) in zip((left, right), composition.folders({}).items(), strict=True):
-        part, label = _encoder_alone(checkpoint), "" if right.path == left.path else f"{direction}: "
-        arrays |= {moved(path, folder): array for path, array in part.arrays.items()}
-        names |= {moved(path, folder): tuple(label + name for name in part.tensor_names[path]) for path in part.arrays}
+def _join(left: Checkpoint, right: Checkpoint) -> Checkpoint:
+    """Joins two directions; with two files, tensor names in the report are prefixed with the direction."""
+    _check_compatible(left, right)
+    kind = EncoderKind(TWO_DIRECTIONS)
+    arrays, names, unused = {}, {}, set()
+    for checkpoint, (direction, prefix) in zip((left, right), kind.prefixes({}).items(), strict=True):
+        part, label = _without_heads(checkpoint), "" if right.path == left.path else f"{direction}: "
+        for path, array in part.arrays.items():
+            arrays[replace_prefix(path, prefix)] = array
+            names[replace_prefix(path, prefix)] = tuple(label + name for name in part.tensor_names[path])
         unused |= {label + name for name in part.unused}
     return dataclasses.replace(
-        _encoder_alone(left),
+        _without_heads(left),
         encoder_arguments=_without_direction(left),
         arrays=arrays,
         tensor_names=names,
         unused=tuple(sorted(unused)),
-        composition=composition,
+        encoder_kind=kind,
     )
 
 
-def _encoder_alone(checkpoint):
-    """A checkpoint without a head: its layers count among what was not used."""
+def _without_heads(checkpoint: Checkpoint) -> Checkpoint:
+    """Drops the heads; their tensors are listed as unused."""
     arrays = {path: array for path, array in checkpoint.arrays.items() if path.startswith("encoder/")}
     left = {name for path in checkpoint.arrays.keys() - arrays.keys() for name in checkpoint.tensor_names[path]}
     unused = tuple(sorted({*checkpoint.unused, *left}))
     return dataclasses.replace(checkpoint, arrays=arrays, unused=unused, classifier_arguments=None)
 
 
-def _without_direction(checkpoint):
+def _without_direction(checkpoint: Checkpoint) -> dict[str, Any]:
     return {name: value for name, value in checkpoint.encoder_arguments.items() if name != "attention_direction"}
 
 
-def _check_alike(left, right):
+def _check_compatible(left: Checkpoint, right: Checkpoint) -> None:
     ours, theirs = (
         {**_without_direction(checkpoint), "lower_case": checkpoint.lower_case, "vocabulary": _vocabulary(checkpoint)}
         for checkpoint in (left, right)
@@ -144,10 +123,10 @@ def _check_alike(left, right):
     differing = [name for name in ours if ours[name] != theirs[name] and None not in (ours[name], theirs[name])]
     if differing:
         raise ValueError(
-            f"{left.path} and {right.path} are to be the two directions of one encoder, and differ in {differing}; "
-            "give two models of the same sizes and vocabulary"
+            f"{left.path} and {right.path} cannot form one encoder, because they differ in {differing}; "
+            "pass two models with the same sizes and vocabulary"
         )
 
 
-def _vocabulary(checkpoint):
+def _vocabulary(checkpoint: Checkpoint) -> bytes | None:
     return None if checkpoint.vocabulary_path is None else checkpoint.vocabulary_path.read_bytes()

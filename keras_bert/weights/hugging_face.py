@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # noqa: F401  gives NumPy the type "bfloat16", which safetensors asks it for
+import ml_dtypes  # noqa: F401  registers "bfloat16" with NumPy, which safetensors needs
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from keras_bert.weights.bert_config import encoder_arguments, find_vocabulary, read_json, read_rate
+from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
 from keras_bert.weights.checkpoint import Checkpoint
-from keras_bert.weights.encoder_kinds import BERT, BILSTM, ONE_BERT, Composition, moved, read_composition
+from keras_bert.weights.encoder_kinds import BERT, BILSTM, ONE_BERT, EncoderKind, read_encoder_kind, replace_prefix
 from keras_bert.weights.layout import (
     BIDIRECTIONAL,
     CHOICE_HEAD,
@@ -26,11 +26,12 @@ from keras_bert.weights.layout import (
 )
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
 from keras_bert.weights.variable_map import (
-    Piece,
-    encoder_pieces,
-    pieces_of_head,
-    pretraining_pieces,
-    without_absent_pooler,
+    StoredVariable,
+    VariableMap,
+    drop_absent_pooler,
+    map_encoder,
+    map_pretraining_heads,
+    select_head,
 )
 
 WEIGHTS_NAME = "model.safetensors"
@@ -38,27 +39,22 @@ INDEX_NAME = "model.safetensors.index.json"
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 MODEL_TYPE = "bert"
-# Of a folder whose encoder their library has no class for: not one bidirectional BERT. It does not know the name, and
-# refuses such a folder; under "bert" it would take the weights for such a BERT's. (Asked for its BERT by name, it warns
-# and goes on, and finds no tensor that it knows: the names of the encoder's begin with its direction.)
+# For encoders other than a single bidirectional BERT, which their library has no class for. It refuses the unknown
+# type; under "bert" it would load the weights as such a BERT's. (A BertModel loaded explicitly warns and finds no
+# tensor that it knows: the encoder's names begin with its direction.)
 OWN_MODEL_TYPE = "keras_bert"
-# Their models with a layer `classifier`, and the head that it is here.
+# Their models with a layer `classifier`, and our name of the head.
 CLASSIFIER_HEADS = {
     "BertForSequenceClassification": CLASSIFIER_HEAD,
     "BertForTokenClassification": TOKEN_HEAD,
     "BertForMultipleChoice": CHOICE_HEAD,
 }
 SPAN_ARCHITECTURE = "BertForQuestionAnswering"
-SPAN_PIECES = {
-    "spans/kernel": Piece(("qa_outputs.weight",), transposed=True),
-    "spans/bias": Piece(("qa_outputs.bias",)),
+SPANS: VariableMap = {
+    "spans/kernel": StoredVariable(("qa_outputs.weight",), transposed=True),
+    "spans/bias": StoredVariable(("qa_outputs.bias",)),
 }
-MIX_PIECES = {f"encoder/layer_mix/{weight}": Piece((f"layer_mix.{weight}",)) for weight in ("layer_weights", "scale")}
-BILSTM_POOLER_PIECES = {
-    "encoder/bilstm_pooler/kernel": Piece(("bilstm.pooler.weight",), transposed=True),
-    "encoder/bilstm_pooler/bias": Piece(("bilstm.pooler.bias",)),
-}
-# Their "gelu" is the erf form; the tanh form, which google-research/bert calls "gelu", has several names there.
+# Their "gelu" is the erf form; the tanh form, "gelu" in google-research/bert, has several names.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -69,253 +65,141 @@ ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
+_LAYER_POOLING: VariableMap = {
+    f"encoder/layer_pooling/{weight}": StoredVariable((f"layer_pooling.{weight}",))
+    for weight in ("layer_weights", "scale")
+}
+_BILSTM_POOLER: VariableMap = {
+    "encoder/bilstm_pooler/kernel": StoredVariable(("bilstm.pooler.weight",), transposed=True),
+    "encoder/bilstm_pooler/bias": StoredVariable(("bilstm.pooler.bias",)),
+}
 _DEFAULT_NUM_LABELS = 2  # of their configurations
 
 
 def find_hugging_face_weights(path: Path) -> Path | None:
-    """Finds the weights if the path is a Hugging Face folder or one of its weight files (paper: arXiv 1810.04805).
-
-    Args:
-        path: Path of a folder, of a `.safetensors` file or of a `model.safetensors.index.json`.
-
-    Returns:
-        The Path of the safetensors file or of the index of the shards; None if it is neither.
-
-    Example:
-
-    >>> find_hugging_face_weights(Path("bert_model.ckpt")) is None
-    True
-    """
+    """Returns the safetensors file, or the index of the shards, of a folder or weight file; None if it has none."""
     if path.is_file():
         return path if path.suffix == ".safetensors" or path.name == INDEX_NAME else None
     return next((path / name for name in (WEIGHTS_NAME, INDEX_NAME) if (path / name).is_file()), None)
 
 
 def read_hugging_face(weights: Path) -> Checkpoint:
-    """Reads a BERT that Hugging Face's library or our writer has written (the model of arXiv 1810.04805).
+    """Reads a BERT written by Hugging Face's library or by our writer; `config.json` is in the same folder.
 
-    The head of a classifier is read where `config.json` names an architecture of `CLASSIFIER_HEADS`, those of
-    pre-training and of spans where there are tensors of them; the tensors of other heads are listed in `unused`. Models
-    without a pooler (for tokens, for question answering) are read without it.
-
-    Args:
-        weights: Path of a safetensors file or of the index of the shards; `config.json` lies beside it.
-
-    Returns:
-        A Checkpoint with `source` "hugging_face".
-
-    Raises:
-        FileNotFoundError: if `config.json` or a shard is missing.
-        ValueError: if the configuration is not of a BERT encoder, the vocabulary has another size, or a tensor is
-            missing, misshapen or cannot be read.
-
-    Example:
-
-    >>> read_hugging_face(Path("no_such_folder/model.safetensors"))  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    FileNotFoundError: no_such_folder/config.json: there is no such file; ...
+    A classifier is read if `config.json` names an architecture of `CLASSIFIER_HEADS`; the heads for pre-training and
+    spans if their tensors exist. Tensors of other heads are listed as unused. The pooler may be missing.
     """
     folder = weights.parent
     config_path = folder / CONFIG_NAME
     config = read_json(config_path)
     _check_is_bert_encoder(config, config_path)
-    arguments, composition = encoder_arguments(config, config_path, ACTIVATIONS), ONE_BERT
+    arguments, kind = parse_encoder_arguments(config, config_path, ACTIVATIONS), ONE_BERT
     if config["model_type"] == OWN_MODEL_TYPE:
         arguments |= read_direction(config, config_path)
-        composition = read_composition(config, config_path)
+        kind = read_encoder_kind(config, config_path)
     vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
-    lower_case, strip_accents = _tokenizer_settings(folder)
+    lower_case, strip_accents = _read_tokenizer_settings(folder)
     with _open_weights(weights) as tensors:
-        pieces = pieces_of_composition(composition, arguments, tensors.entries.keys())
-        shapes, width = composition.shapes(arguments), composition.head_width(arguments["hidden_size"])
+        names = tensors.entries.keys()
+        variables = map_encoder_kind(kind, arguments, names)
+        shapes, width = kind.shapes(arguments), kind.head_width(arguments["hidden_size"])
         classifier = None
-        head = next(
-            (CLASSIFIER_HEADS[name] for name in config.get("architectures") or [] if name in CLASSIFIER_HEADS), None
-        )
+        architectures = config.get("architectures") or []
+        head = next((CLASSIFIER_HEADS[name] for name in architectures if name in CLASSIFIER_HEADS), None)
         if head != CLASSIFIER_HEAD:
-            pieces = without_absent_pooler(pieces, tensors.entries.keys())
+            variables = drop_absent_pooler(variables, names)
         if head is not None:
             classifier = _classifier_arguments(config, config_path, tensors)
             classifier["classifier_dropout"] = read_rate(
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
-            pieces |= classifier_pieces(head)
+            variables |= map_classifier(head)
             shapes |= expected_classifier_shapes(width, classifier["num_labels"], head)
-        pieces |= hugging_face_pretraining_pieces(tensors.entries.keys())
-        pieces |= pieces_of_head(SPAN_PIECES, tensors.entries.keys())
+        variables |= map_hugging_face_pretraining_heads(names) | select_head(SPANS, names)
         shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(width)
-        arrays = tensors.assemble(pieces, shapes)
-    used = {name for piece in pieces.values() for name in piece.names}
+        arrays = tensors.read_variables(variables, shapes)
+    used = {name for stored in variables.values() for name in stored.names}
     return Checkpoint(
         source="hugging_face",
         path=weights,
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        tensor_names={path: piece.names for path, piece in pieces.items()},
+        tensor_names={path: stored.names for path, stored in variables.items()},
         vocabulary_path=vocabulary_path,
         lower_case=lower_case,
         strip_accents=strip_accents,
         unused=tuple(sorted(tensors.entries.keys() - used)),
-        composition=composition,
+        encoder_kind=kind,
     )
 
 
-def pieces_of_composition(
-    composition: Composition, arguments: Mapping[str, Any], names: Collection[str]
-) -> dict[str, Piece]:
-    """Where the variables of an encoder stand in a safetensors file, whatever it is made of (source: none in BERT).
+def is_one_bert(kind: EncoderKind, arguments: Mapping[str, Any]) -> bool:
+    """Returns whether an encoder is a single bidirectional BERT, the only one that Hugging Face's library reads."""
+    return kind.family == BERT and arguments.get("attention_direction", BIDIRECTIONAL) == BIDIRECTIONAL
 
-    Args:
-        composition: Composition of the encoder.
-        arguments: mapping of a BERT's constructor arguments, `num_hidden_layers` and `attention_direction` among them.
-        names: collection of str, the names that the file holds, as for `hugging_face_pieces`.
 
-    Returns:
-        A dict {our variable path: Piece}.
-
-    Example:
+def map_encoder_kind(kind: EncoderKind, arguments: Mapping[str, Any], names: Collection[str]) -> VariableMap:
+    """Maps the variables of an encoder of any kind; `names` as for `map_bert`.
 
     >>> left_to_right = {"num_hidden_layers": 1, "attention_direction": "left_to_right"}
-    >>> pieces_of_composition(ONE_BERT, left_to_right, names=())["encoder/pooler/bias"].names
+    >>> map_encoder_kind(ONE_BERT, left_to_right, names=())["encoder/pooler/bias"].names
     ('left_to_right.pooler.dense.bias',)
     """
     layers = arguments["num_hidden_layers"]
-    if is_one_bert(composition, arguments):
-        return hugging_face_pieces(layers, names)
-    pieces = {}
-    for direction, folder in composition.folders(arguments).items():
-        of_part = hugging_face_pieces(layers, names, prefix=f"{direction}.")
-        pieces |= {moved(path, folder): piece for path, piece in of_part.items()}
-    if composition.kind == BILSTM:
-        pieces = {path: piece for path, piece in pieces.items() if not is_pooler(path)}
-        pieces |= _bilstm_pieces(composition.bilstm_layers) | BILSTM_POOLER_PIECES
-        pieces |= MIX_PIECES if composition.has_weighted_sum else {}
-    return pieces
+    if is_one_bert(kind, arguments):
+        return map_bert(layers, names)
+    variables: VariableMap = {}
+    for direction, prefix in kind.prefixes(arguments).items():
+        part = map_bert(layers, names, prefix=f"{direction}.")
+        variables |= {replace_prefix(path, prefix): stored for path, stored in part.items()}
+    if kind.family == BILSTM:
+        variables = {path: stored for path, stored in variables.items() if not is_pooler(path)}
+        for layer in range(kind.bilstm_layers):
+            for lstm in ("forward", "backward"):
+                for weight in ("kernel", "recurrent_kernel", "bias"):
+                    path = f"encoder/bilstm_{layer}/{lstm}/lstm_cell/{weight}"
+                    variables[path] = StoredVariable((f"bilstm.{layer}.{lstm}.{weight}",))
+        variables |= _BILSTM_POOLER
+        variables |= _LAYER_POOLING if kind.has_weighted_sum else {}
+    return variables
 
 
-def _bilstm_pieces(layers):
-    return {
-        f"encoder/bilstm_{layer}/{lstm}/lstm_cell/{weight}": Piece((f"bilstm.{layer}.{lstm}.{weight}",))
-        for layer in range(layers)
-        for lstm in ("forward", "backward")
-        for weight in ("kernel", "recurrent_kernel", "bias")
-    }
+def map_bert(num_hidden_layers: int, names: Collection[str], prefix: str | None = None) -> VariableMap:
+    """Maps the variables of a BERT.
 
+    The file's `names` select the prefix, `bert.` or none, unless it is given, and between old names of the layer norm
+    (`gamma`, `beta`) and new ones.
 
-def is_one_bert(composition: Composition, arguments: Mapping[str, Any]) -> bool:
-    """Whether an encoder is one bidirectional BERT, the only one that Hugging Face's library knows.
-
-    Source: none in BERT.
-
-    Args:
-        composition: Composition of the encoder.
-        arguments: mapping of a BERT's constructor arguments, of which `attention_direction` is looked at.
-
-    Returns:
-        bool.
-
-    Example:
-
-    >>> is_one_bert(ONE_BERT, {"attention_direction": "left_to_right"})
-    False
-    """
-    return composition.kind == BERT and arguments.get("attention_direction", BIDIRECTIONAL) == BIDIRECTIONAL
-
-
-def hugging_face_pieces(num_hidden_layers: int, names: Collection[str], prefix: str | None = None) -> dict[str, Piece]:
-    """Where a BERT's variables stand in a safetensors file (google-research/bert `modeling.py`, renamed).
-
-    Args:
-        num_hidden_layers: int, number of transformer blocks.
-        names: collection of str, the names that the file holds; they decide about old files' names of the layer norm
-            (`gamma`, `beta`), and about the prefix.
-        prefix: str, what stands before the names; None is `bert.` if any name begins so, else nothing.
-
-    Returns:
-        A dict {our variable path: Piece}.
-
-    Example:
-
-    >>> hugging_face_pieces(1, names=())["encoder/embeddings/layer_norm/gamma"].names
+    >>> map_bert(1, names=())["encoder/embeddings/layer_norm/gamma"].names
     ('embeddings.LayerNorm.weight',)
     """
     if prefix is None:
         prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
-    return encoder_pieces(
+    return map_encoder(
         num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
     )
 
 
-def read_direction(config: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The encoder's argument `attention_direction`, checked (paper section 5.1 has an encoder from left to right).
-
-    Args:
-        config: mapping of the encoder's constructor arguments, or as read from a file.
-        path: Path of that file, for the message.
-
-    Returns:
-        A dict {"attention_direction": str}, or an empty one where it is bidirectional or absent.
-
-    Raises:
-        ValueError: if there is no such direction.
-
-    Example:
-
-    >>> read_direction({"attention_direction": "left_to_right"}, Path("config.json"))
-    {'attention_direction': 'left_to_right'}
-    """
-    direction, allowed = config.get("attention_direction", BIDIRECTIONAL), (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
-    if direction not in allowed:
-        raise ValueError(
-            f"{path}: attention_direction must be one of {allowed}; found {direction!r}. Correct the field."
-        )
-    return {} if direction == BIDIRECTIONAL else {"attention_direction": direction}
-
-
-def classifier_pieces(head: str) -> dict[str, Piece]:
-    """Where the variables of a classifier's head stand in a safetensors file.
-
-    Args:
-        head: str, its name here, one of `CLASSIFIER_HEADS`.
-
-    Returns:
-        A dict {our variable path: Piece}.
-
-    Example:
-
-    >>> classifier_pieces("token_logits")["token_logits/bias"].names
-    ('classifier.bias',)
-    """
+def map_classifier(head: str) -> VariableMap:
+    """Maps the variables of a classification layer, named as in `CLASSIFIER_HEADS`."""
     return {
-        f"{head}/kernel": Piece(("classifier.weight",), transposed=True),
-        f"{head}/bias": Piece(("classifier.bias",)),
+        f"{head}/kernel": StoredVariable(("classifier.weight",), transposed=True),
+        f"{head}/bias": StoredVariable(("classifier.bias",)),
     }
 
 
-def hugging_face_pretraining_pieces(names: Collection[str]) -> dict[str, Piece]:
-    """Where the variables of the heads of pre-training stand in a safetensors file.
+def map_hugging_face_pretraining_heads(names: Collection[str]) -> VariableMap:
+    """Maps the variables of the pre-training heads that are among the file's `names`."""
 
-    Args:
-        names: collection of str, the names that the file holds. A head of which it has nothing is left out.
-
-    Returns:
-        A dict {our variable path: Piece}.
-
-    Example:
-
-    >>> hugging_face_pretraining_pieces({"cls.predictions.bias"})["masked_lm/transform/kernel"].names
-    ('cls.predictions.transform.dense.weight',)
-    """
-
-    def name_in_file(original):
+    def name_in_file(original: str) -> str:
         renamed = original.replace("/output_weights", "/kernel").replace("/output_bias", "/bias")
         return _name_in_file("", renamed, names)
 
-    return pretraining_pieces(name_in_file, names, kernels_transposed=True)
+    return map_pretraining_heads(name_in_file, names, kernels_transposed=True)
 
 
-def _name_in_file(prefix, original, names):
+def _name_in_file(prefix: str, original: str, names: Collection[str]) -> str:
     legacy = prefix + original.replace("/layer_", "/layer/").replace("/", ".")
     if "LayerNorm" in original and legacy in names:
         return legacy
@@ -325,7 +209,17 @@ def _name_in_file(prefix, original, names):
     return f"{module}.{'weight' if leaf in ('kernel', 'gamma') else 'bias'}"
 
 
-def _check_is_bert_encoder(config, path):
+def read_direction(config: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """Returns the encoder argument `attention_direction` of a configuration; an empty dict if bidirectional."""
+    direction, allowed = config.get("attention_direction", BIDIRECTIONAL), (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+    if direction not in allowed:
+        raise ValueError(
+            f"{path}: attention_direction must be one of {allowed}; found {direction!r}. Correct the field."
+        )
+    return {} if direction == BIDIRECTIONAL else {"attention_direction": direction}
+
+
+def _check_is_bert_encoder(config: Mapping[str, Any], path: Path) -> None:
     model_type = config.get("model_type")
     if model_type not in (MODEL_TYPE, OWN_MODEL_TYPE):
         raise ValueError(
@@ -340,34 +234,34 @@ def _check_is_bert_encoder(config, path):
             raise ValueError(f"{path}: {name} must be false; found {config[name]!r}. Only BERT encoders can be read.")
 
 
-def _classifier_arguments(config, path, tensors):
+def _classifier_arguments(config: Mapping[str, Any], path: Path, tensors: TensorFile) -> dict[str, Any]:
     labels = config.get("id2label")
     if labels is not None:
-        names = _label_names(labels, path)
-        num_labels = len(names)
+        names: list[str] | None = _label_names(labels, path)
+        num_labels = len(labels)
         if names == [f"LABEL_{index}" for index in range(num_labels)]:
             names = None
     else:
-        # Their library writes no id2label for the default labels: the tensor itself knows their number.
+        # Their library omits id2label for the default labels: their number is that of the biases.
         names = None
         entry = tensors.entries.get("classifier.bias")
         num_labels = entry.shape[0] if entry and entry.shape else _DEFAULT_NUM_LABELS
-    # Their model with a single output and no stated problem is trained and used as a regression.
+    # Their library trains a model with a single output and no problem_type as a regression.
     problem_type = config.get("problem_type") or ("regression" if num_labels == 1 else None)
     return {"num_labels": num_labels, "label_names": names, "problem_type": problem_type}
 
 
-def _label_names(labels, path):
+def _label_names(labels: Any, path: Path) -> list[str]:
     expected = [str(index) for index in range(len(labels))] if isinstance(labels, dict) else []
     if not expected or set(labels) != set(expected):
         raise ValueError(
-            f'{path}: id2label must have the keys "0", "1", ... without a gap; found {labels!r}. Correct the field.'
+            f'{path}: id2label must have consecutive keys "0", "1", ...; found {labels!r}. Correct the field.'
         )
     return [str(labels[index]) for index in expected]
 
 
-def _tokenizer_settings(folder):
-    """(lower_case, strip_accents), each None where the folder does not say."""
+def _read_tokenizer_settings(folder: Path) -> tuple[bool | None, bool | None]:
+    """Returns lower_case and strip_accents, each None if the folder does not state it."""
     lower_case = strip_accents = None
     path = folder / TOKENIZER_CONFIG_NAME
     if path.is_file():
@@ -381,7 +275,7 @@ def _tokenizer_settings(folder):
     return lower_case, strip_accents
 
 
-def _boolean_or_none(settings, name, path):
+def _boolean_or_none(settings: Mapping[str, Any], name: str, path: Path) -> bool | None:
     value = settings.get(name)
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{path}: {name} must be true or false; found {value!r}. Correct the field.")
@@ -390,23 +284,24 @@ def _boolean_or_none(settings, name, path):
 
 @contextlib.contextmanager
 def _open_weights(weights: Path) -> Iterator[TensorFile]:
-    """Opens a safetensors file, or all shards of an index; nothing but the tables of contents is read yet."""
+    """Opens a safetensors file, or all shards of an index; reads only the tables of contents."""
     with contextlib.ExitStack() as stack:
-        handles, entries = {}, {}
+        handles: dict[str, Any] = {}
+        entries: dict[str, TensorEntry] = {}
         for file in _shards(weights):
             handle = stack.enter_context(_open_safetensors(file))
-            for name in handle.keys():  # noqa: SIM118  the handle is no mapping
-                piece = handle.get_slice(name)
+            for name in handle.keys():  # noqa: SIM118  the handle is not a mapping
+                entry = handle.get_slice(name)
                 handles[name] = handle
-                entries[name] = TensorEntry(tuple(piece.get_shape()), str(piece.get_dtype()), file)
+                entries[name] = TensorEntry(tuple(entry.get_shape()), str(entry.get_dtype()), file)
 
-        def read(name) -> np.ndarray:
+        def read(name: str) -> np.ndarray:
             return handles[name].get_tensor(name)
 
         yield TensorFile(weights, entries, read)
 
 
-def _shards(weights):
+def _shards(weights: Path) -> list[Path]:
     if weights.name != INDEX_NAME:
         return [weights]
     weight_map = read_json(weights).get("weight_map")
@@ -418,16 +313,16 @@ def _shards(weights):
     missing = [shard.name for shard in shards if not shard.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{weights}: names the shards {missing}, which are not in {weights.parent}. Fetch them too."
+            f"{weights}: lists the shards {missing}, which are not in {weights.parent}. Fetch them too."
         )
     return shards
 
 
-def _open_safetensors(file):
+def _open_safetensors(file: Path) -> Any:
     try:
         return safe_open(file, framework="numpy")
     except SafetensorError as error:
         raise ValueError(
-            f"{file}: not a whole safetensors file ({error}); it has {file.stat().st_size} bytes. The download is "
-            "incomplete or the file is only a Git LFS pointer: fetch it again and compare its size with the source's."
+            f"{file}: not a complete safetensors file ({error}); it has {file.stat().st_size} bytes. The download is "
+            "incomplete or the file is a Git LFS pointer: fetch it again and compare its size with the source's."
         ) from error

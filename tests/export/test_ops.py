@@ -4,7 +4,7 @@ import tensorflow as tf
 import tensorflow_text
 from tensorflow.python.framework import op_def_registry
 
-from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations, unserved_operations
+from keras_bert.export.ops import SERVED_TEXT_OPS, find_unserved_operations, list_operations
 
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -19,10 +19,10 @@ def saved(tmp_path, function):
 
 def test_operations_inside_of_functions_are_found_and_functions_are_none(tmp_path):
     folder = saved(tmp_path, lambda x: tf.map_fn(lambda row: tf.strings.upper(row), x))
-    operations = graph_operations(folder)
+    operations = list_operations(folder)
     assert "StringUpper" in operations
     assert not [name for name in operations if name.startswith("__inference")]
-    assert unserved_operations(folder) == []
+    assert find_unserved_operations(folder) == []
 
 
 def test_every_allowed_operation_is_one_of_tensorflow_text():
@@ -33,8 +33,8 @@ def test_every_allowed_operation_is_one_of_tensorflow_text():
 def test_operations_of_the_tokenizer_are_allowed(tmp_path):
     tokenizer = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "a"])
     folder = saved(tmp_path, lambda x: tokenizer.tokenize(tensorflow_text.normalize_utf8(x, "NFD")).to_tensor())
-    assert {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"} <= graph_operations(folder)
-    assert unserved_operations(folder) == []
+    assert {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"} <= list_operations(folder)
+    assert find_unserved_operations(folder) == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_operations_of_the_tokenizer_are_allowed(tmp_path):
     ],
 )
 def test_python_and_other_custom_operations_are_not_served(tmp_path, function, operation):
-    assert unserved_operations(saved(tmp_path, function)) == [operation]
+    assert find_unserved_operations(saved(tmp_path, function)) == [operation]
 
 
 def rouge(texts):

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_bert.export.warmup import MOST_WARMUP_REQUESTS, WARMUP_FILE, write_warmup_requests
+from keras_bert.export.serving_files import MAX_WARMUP_REQUESTS, WARMUP_FILE, write_warmup_requests
 
 IDS = np.array([[2, 5, 3], [2, 3, 0]], "int32")
 
@@ -30,7 +30,7 @@ def test_the_file_lies_where_the_server_looks(tmp_path):
 
 
 def test_the_server_takes_a_thousand_requests_and_no_more(tmp_path):
-    requests = [("serving_default", {"text": ["a"]})] * MOST_WARMUP_REQUESTS
+    requests = [("serving_default", {"text": ["a"]})] * MAX_WARMUP_REQUESTS
     write_warmup_requests(tmp_path, requests)
     assert len(logs(tmp_path)) == 1000
     with pytest.raises(ValueError, match="at most 1000 warm-up requests, got 1001"):

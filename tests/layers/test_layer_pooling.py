@@ -1,4 +1,4 @@
-"""Each mix of the paper's table 7, by its definition in NumPy."""
+"""Each pooling of the paper's table 7, by its definition in NumPy."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from keras_bert.layers.layer_pooling import LAYER_POOLINGS, LayerPooling
 
 BLOCKS, BATCH, LENGTH, HIDDEN = 6, 2, 3, 4
 STATES = [np.random.default_rng(i).normal(size=[BATCH, LENGTH, HIDDEN]).astype("float32") for i in range(BLOCKS + 1)]
-WEIGHTED = [mix for mix in LAYER_POOLINGS if mix.startswith("weighted_sum")]
+WEIGHTED = [pooling for pooling in LAYER_POOLINGS if pooling.startswith("weighted_sum")]
 
 
 def softmax(numbers):
@@ -17,7 +17,7 @@ def softmax(numbers):
     return exponentials / exponentials.sum()
 
 
-def slowly(mix, layer_weights=None, scale=1.0):
+def slowly(pooling, layer_weights=None, scale=1.0):
     """The definition in float64."""
     chosen = {
         "embeddings": STATES[0],
@@ -26,15 +26,15 @@ def slowly(mix, layer_weights=None, scale=1.0):
         "weighted_sum_last_four": [STATES[i] for i in (3, 4, 5, 6)],
         "concat_last_four": np.concatenate([STATES[i] for i in (3, 4, 5, 6)], axis=2),
         "weighted_sum_all": [STATES[i] for i in (1, 2, 3, 4, 5, 6)],
-    }[mix]
-    if mix not in WEIGHTED:
+    }[pooling]
+    if pooling not in WEIGHTED:
         return chosen
     return scale * np.einsum("k,kblh->blh", softmax(np.asarray(layer_weights, "float64")), chosen)
 
 
-def random_layer(mix, **arguments):
+def random_layer(pooling, **arguments):
     """A layer whose weights are no longer those it starts with."""
-    layer = LayerPooling(mix, **arguments)
+    layer = LayerPooling(pooling, **arguments)
     layer(STATES)
     generator = np.random.default_rng(0)
     for weight in layer.weights:
@@ -42,59 +42,59 @@ def random_layer(mix, **arguments):
     return layer
 
 
-@pytest.mark.parametrize("mix", LAYER_POOLINGS)
-def test_equals_its_definition(mix):
-    layer = random_layer(mix)
+@pytest.mark.parametrize("pooling", LAYER_POOLINGS)
+def test_equals_its_definition(pooling):
+    layer = random_layer(pooling)
     output = np.array(layer(STATES))
-    np.testing.assert_allclose(output, slowly(mix, *map(np.array, layer.weights)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output, slowly(pooling, *map(np.array, layer.weights)), rtol=1e-5, atol=1e-6)
     assert output.shape == layer.compute_output_shape([state.shape for state in STATES])
 
 
-@pytest.mark.parametrize("mix", LAYER_POOLINGS)
-def test_only_weighted_sums_have_weights_and_they_start_as_means(mix):
-    layer = LayerPooling(mix)
+@pytest.mark.parametrize("pooling", LAYER_POOLINGS)
+def test_only_weighted_sums_have_weights_and_they_start_as_means(pooling):
+    layer = LayerPooling(pooling)
     output = np.array(layer(STATES))
-    layers = {"weighted_sum_last_four": 4, "weighted_sum_all": BLOCKS}.get(mix)
+    layers = {"weighted_sum_last_four": 4, "weighted_sum_all": BLOCKS}.get(pooling)
     assert layer.count_params() == (layers + 1 if layers else 0)
     if layers:
         np.testing.assert_allclose(output, np.mean(STATES[-layers:], axis=0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("mix", LAYER_POOLINGS)
-def test_bfloat16_is_near(mix):
-    layer = random_layer(mix, dtype="mixed_bfloat16")
+@pytest.mark.parametrize("pooling", LAYER_POOLINGS)
+def test_bfloat16_is_near(pooling):
+    layer = random_layer(pooling, dtype="mixed_bfloat16")
     output = layer([tf.cast(state, tf.bfloat16) for state in STATES])
     assert output.dtype == tf.bfloat16
     assert all(weight.dtype == "float32" for weight in layer.weights)
-    expected = np.array(random_layer(mix)(STATES))
+    expected = np.array(random_layer(pooling)(STATES))
     np.testing.assert_allclose(np.array(output, "float32"), expected, rtol=0.01, atol=0.02)
 
 
-@pytest.mark.parametrize("mix", WEIGHTED)
-def test_gradients_reach_the_weights_and_the_layers(mix):
-    layer, states = random_layer(mix), [tf.constant(state) for state in STATES]
+@pytest.mark.parametrize("pooling", WEIGHTED)
+def test_gradients_reach_the_weights_and_the_layers(pooling):
+    layer, states = random_layer(pooling), [tf.constant(state) for state in STATES]
     with tf.GradientTape() as tape:
         tape.watch(states)
         loss = tf.reduce_sum(layer(states) ** 2)
     of_weights, of_states = tape.gradient(loss, [[weight.value for weight in layer.trainable_weights], states])
     assert len(of_weights) == 2
     assert all(np.abs(np.array(gradient)).max() > 1e-3 for gradient in of_weights)
-    taken = 4 if mix == "weighted_sum_last_four" else BLOCKS
+    taken = 4 if pooling == "weighted_sum_last_four" else BLOCKS
     assert [gradient is not None for gradient in of_states] == [i > BLOCKS - taken for i in range(BLOCKS + 1)]
 
 
-@pytest.mark.parametrize("mix", LAYER_POOLINGS)
-def test_a_saved_layer_comes_back(mix, tmp_path):
+@pytest.mark.parametrize("pooling", LAYER_POOLINGS)
+def test_a_saved_layer_comes_back(pooling, tmp_path):
     inputs = [keras.Input([None, HIDDEN]) for _ in STATES]
-    model = keras.Model(inputs, random_layer(mix)(inputs))
+    model = keras.Model(inputs, random_layer(pooling)(inputs))
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    assert again.layers[-1].mix == mix
+    assert again.layers[-1].pooling == pooling
     np.testing.assert_array_equal(again(STATES), model(STATES))
 
 
 def test_what_cannot_be():
-    with pytest.raises(ValueError, match=r"unknown mix 'sum_all'; allowed are \['embeddings', 'second_to_last'"):
+    with pytest.raises(ValueError, match=r"unknown layer pooling 'sum_all'; allowed are \['embeddings'"):
         LayerPooling("sum_all")
     with pytest.raises(ValueError, match=r"'concat_last_four' needs .* at least 4 blocks; got 4 hidden .* of 3"):
         LayerPooling("concat_last_four")(STATES[:4])

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import keras_bert
-from keras_bert.export.ops import SERVED_TEXT_OPS, graph_operations
+from keras_bert.export.ops import SERVED_TEXT_OPS, list_operations
 from keras_bert.models.classifier import output_names, serving_answers
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
@@ -243,7 +243,7 @@ def test_every_weight_is_stored_once_and_nothing_of_the_optimizer(classifier, fo
 
 
 def test_operations_are_those_of_the_server(folder):
-    operations = graph_operations(folder)
+    operations = list_operations(folder)
     assert operations & SERVED_TEXT_OPS == {"FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
     assert {"VarHandleOp", "RestoreV2", "ParseExampleV2"} <= operations
 

@@ -16,9 +16,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_bert.export.ops import graph_operations, unserved_operations
-from keras_bert.export.serving_batching import BATCHING_FILE
-from keras_bert.export.warmup import WARMUP_FILE, write_warmup_requests
+from keras_bert.export.ops import find_unserved_operations, list_operations
+from keras_bert.export.serving_files import BATCHING_FILE, WARMUP_FILE, write_warmup_requests
 from keras_bert.text.vocabulary import load_vocabulary
 from keras_bert.text.words import WORD_SEPARATORS
 from tests.models.exported_heads import HOSTILE, WAYS, Head, as_bytes, heads
@@ -335,8 +334,8 @@ def test_warmup_requests_ask_every_signature_for_one_text_and_for_two(export):
 
 
 def test_it_can_be_served(export):
-    operations = graph_operations(export.folder)
-    assert unserved_operations(export.folder) == []
+    operations = list_operations(export.folder)
+    assert find_unserved_operations(export.folder) == []
     # No table, no iterator and no random state: what a session must initialize is the variables alone.
     assert not [name for name in operations if name.startswith(("HashTable", "LookupTable", "Iterator", "Stateless"))]
     if "session" in export.head.ways:
@@ -358,7 +357,7 @@ def test_files_are_inside_and_are_saved_again(export):
 def test_bfloat16_halves_the_file_and_keeps_the_answers(process, name, tmp_path):
     export = process[0][name]
     folder = export.model.export(tmp_path / "1", dtype="bfloat16", **export.head.arguments)
-    assert unserved_operations(folder) == []
+    assert find_unserved_operations(folder) == []
     assert variables_size(folder) < 0.55 * variables_size(export.folder)
     loaded, differences = tf.saved_model.load(folder), []
     for signature in ("serving_default", "tokens"):

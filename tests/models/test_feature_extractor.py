@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 import keras_bert
-from keras_bert.export.ops import unserved_operations
+from keras_bert.export.ops import find_unserved_operations
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
 
@@ -227,7 +227,7 @@ def test_export_answers_as_embed_does(tmp_path):
     answer = served.signatures["examples"](examples=tf.constant([example]))
     np.testing.assert_allclose(answer["embedding"], expected[:1], atol=1e-6)
     assert served.signatures["serving_default"](text=tf.zeros([0], tf.string))["embedding"].shape == (0, 32)
-    assert not unserved_operations(folder)
+    assert not find_unserved_operations(folder)
 
 
 def test_export_of_pairs_in_bfloat16(tmp_path):

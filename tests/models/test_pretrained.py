@@ -10,8 +10,8 @@ from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
-from keras_bert.models.pretrained import read_encoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
@@ -56,13 +56,13 @@ def test_the_folder_says_what_it_holds(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model", dtype="bfloat16")
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "keras_bert"
-    assert config["composition"] == ("bilstm" if kind in BILSTMS else kind)
+    assert config["encoder_family"] == ("bilstm" if kind in BILSTMS else kind)
     assert ("attention_direction" in config) == (kind == "left_to_right_bilstm")
     assert config.get("features") == ("weighted_sum_all" if kind == FEATURES else None)
     names = load_file(folder / "model.safetensors").keys()
     prefixes = {
         "left_to_right_bilstm": {"left_to_right", "bilstm"},
-        FEATURES: {"bidirectional", "layer_mix", "bilstm"},
+        FEATURES: {"bidirectional", "layer_pooling", "bilstm"},
         "two_directions": {"left_to_right", "right_to_left"},
     }[kind] | {"classifier"}
     assert {name.split(".")[0] for name in names} == prefixes
@@ -86,7 +86,7 @@ def test_a_tensor_that_is_missing_is_named(tmp_path, kind):
 def test_what_takes_a_bert_refuses_others(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model")
     for cls in (BertEncoder, BertPretrainer):
-        with pytest.raises(ValueError, match=f"has the encoder '{kind}', which is no BertEncoder"):
+        with pytest.raises(ValueError, match=f"has the encoder '{kind}', which is not a BertEncoder"):
             cls.from_checkpoint(folder)
 
 

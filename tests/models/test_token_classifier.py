@@ -7,7 +7,7 @@ import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_bert.export.warmup import WARMUP_FILE
+from keras_bert.export.serving_files import WARMUP_FILE
 from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor

@@ -50,7 +50,7 @@ def test_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder)
         before, after = (read_checkpoint(path).arrays for path in (toy_checkpoint, folder / "model"))
         for path in before.keys() & after.keys():
             np.testing.assert_array_equal(after[path], before[path], err_msg=path)
-        assert "encoder/layer_mix/scale" in after and after["encoder/layer_mix/scale"] != 1.0
+        assert "encoder/layer_pooling/scale" in after and after["encoder/layer_pooling/scale"] != 1.0
     else:
         assert results["evaluation"]["dev/accuracy"] > 0.75
     assert json.loads((folder / "run.json").read_text())["encoder"] == encoder
@@ -181,5 +181,5 @@ def test_features_that_the_checkpoint_is_too_small_for(toy_glue, toy_checkpoint,
     ]
     answer = run_forked([sys.executable, "-m", "tasks.glue", *flags])
     assert answer.returncode == 1
-    assert "the mix 'concat_last_four' needs an encoder of at least 4 blocks" in answer.stderr
+    assert "the layer pooling 'concat_last_four' needs an encoder of at least 4 blocks" in answer.stderr
     assert not (tmp_path / "run").exists()

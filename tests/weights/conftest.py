@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_bert.weights.hugging_face import hugging_face_pieces
+from keras_bert.weights.hugging_face import map_bert
 from keras_bert.weights.layout import expected_encoder_shapes
 
 SIZES = {
@@ -23,7 +23,7 @@ SIZES = {
 
 
 class HuggingFaceFolder:
-    """A folder that a test changes piece by piece; `write` puts it on the disk."""
+    """A folder that a test changes stored by stored; `write` puts it on the disk."""
 
     def __init__(self, path: Path):
         random = np.random.default_rng(0)
@@ -32,8 +32,8 @@ class HuggingFaceFolder:
         self.config = {**SIZES, "model_type": "bert", "hidden_act": "gelu", "architectures": ["BertModel"]}
         self.tensors = {
             name: random.standard_normal(shape).astype(np.float32)
-            for variable, piece in hugging_face_pieces(SIZES["num_hidden_layers"], names=["bert."]).items()
-            for name, shape in piece.file_shapes(shapes[variable]).items()
+            for variable, stored in map_bert(SIZES["num_hidden_layers"], names=["bert."]).items()
+            for name, shape in stored.file_shapes(shapes[variable]).items()
         }
 
     def with_classifier(self, num_labels=3):

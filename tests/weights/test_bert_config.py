@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_bert.weights.bert_config import encoder_arguments, find_vocabulary, read_json, read_rate
+from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
 from tests.weights.conftest import SIZES
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}
@@ -10,7 +10,7 @@ CONFIG = {**SIZES, "hidden_act": "gelu"}
 
 
 def arguments_of(tmp_path, **changes):
-    return encoder_arguments(CONFIG | changes, tmp_path / "bert_config.json", ACTIVATIONS)
+    return parse_encoder_arguments(CONFIG | changes, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
 def test_defaults_of_what_a_file_may_leave_out(tmp_path):
@@ -35,12 +35,12 @@ def test_what_the_file_says_is_kept_and_other_fields_are_not(tmp_path):
 def test_a_missing_field_is_named(tmp_path, field):
     config = {name: value for name, value in CONFIG.items() if name != field}
     with pytest.raises(ValueError, match=rf"bert_config.json: the fields \['{field}'\] are missing"):
-        encoder_arguments(config, tmp_path / "bert_config.json", ACTIVATIONS)
+        parse_encoder_arguments(config, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "4", True, None])
 def test_an_impossible_size_is_named(tmp_path, value):
-    with pytest.raises(ValueError, match=r"bert_config.json: hidden_size must be a whole number of at least 1; found"):
+    with pytest.raises(ValueError, match=r"bert_config.json: hidden_size must be an integer of at least 1; found"):
         arguments_of(tmp_path, hidden_size=value)
 
 
@@ -68,7 +68,7 @@ def test_a_rate_that_is_null_is_the_default(tmp_path):
 def test_a_missing_file_says_what_the_folder_holds(tmp_path):
     (tmp_path / "other.txt").write_text("")
     with pytest.raises(
-        FileNotFoundError, match=r"config.json: there is no such file; the folder holds \['other.txt'\]"
+        FileNotFoundError, match=r"config.json: there is no such file; the folder contains \['other.txt'\]"
     ):
         read_json(tmp_path / "config.json")
 

@@ -27,7 +27,7 @@ def test_a_folder_without_weights_says_what_was_looked_for_and_what_is_there(tmp
     message = str(caught.value)
     for part in ("model.safetensors", "model.safetensors.index.json", "*.ckpt.index", "bert_config.json"):
         assert part in message
-    assert f"{tmp_path} holds ['config.json', 'notes.txt']" in message
+    assert f"{tmp_path} contains ['config.json', 'notes.txt']" in message
 
 
 def test_a_full_folder_is_not_listed_whole(tmp_path):
@@ -49,7 +49,7 @@ def test_pickled_weights_come_with_the_way_to_convert_them(tmp_path, name):
 def test_a_path_that_does_not_exist(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such file or folder"):
         read_checkpoint(tmp_path / "absent" / "bert_model.ckpt")
-    with pytest.raises(FileNotFoundError, match=r"no weights found.* holds \[\]"):
+    with pytest.raises(FileNotFoundError, match=r"no weights found.* contains \[\]"):
         read_checkpoint(tmp_path / "bert_model.ckpt")
-    with pytest.raises(FileNotFoundError, match="the name of a preset, which `from_preset` reads"):
+    with pytest.raises(FileNotFoundError, match=r"is the name of a preset, .* pass it to `from_preset`"):
         read_checkpoint("bert_tiny_novels")

@@ -127,7 +127,7 @@ def test_the_head_of_run_squad(tf1_tiny):
 
 def test_half_a_head_is_refused(tf1_tiny):
     rewrite(tf1_tiny, lambda tensors: tensors.update(output_bias=np.zeros(3, np.float32)))
-    with pytest.raises(ValueError, match=r"'output_weights' .*expected shape \[3, 4\], found none of that name"):
+    with pytest.raises(ValueError, match=r"'output_weights' .*expected shape \[3, 4\], found no such tensor"):
         read_checkpoint(tf1_tiny)
 
 
@@ -156,7 +156,7 @@ def test_a_missing_tensor_is_named(tf1_tiny):
         read_checkpoint(tf1_tiny)
     assert (
         f"{tf1_tiny / 'bert_model.ckpt'}: tensor 'bert/encoder/layer_1/attention/self/key/kernel' (our "
-        "'encoder/transformer_block_1/self_attention/query_key_value/kernel'): expected shape [4, 4], found none"
+        "'encoder/transformer_block_1/self_attention/query_key_value/kernel'): expected shape [4, 4], found no such"
     ) in str(caught.value)
 
 
@@ -193,7 +193,7 @@ def test_a_missing_data_file_is_an_error(tf1_tiny):
 
 def test_weights_without_configuration_are_refused(tf1_tiny):
     (tf1_tiny / "bert_config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"bert_config.json: there is no such file; the folder holds \["):
+    with pytest.raises(FileNotFoundError, match=r"bert_config.json: there is no such file; the folder contains \["):
         read_checkpoint(tf1_tiny)
 
 
@@ -255,7 +255,7 @@ def test_the_state_file_decides_even_with_another_machines_path(tf1_tiny):
 
 def test_a_state_file_that_leads_nowhere_is_an_error(tf1_tiny):
     (tf1_tiny / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
-    with pytest.raises(FileNotFoundError, match=r"names 'model.ckpt-9', but .*model.ckpt-9.index is not there"):
+    with pytest.raises(FileNotFoundError, match=r"names 'model.ckpt-9', but .*model.ckpt-9.index does not exist"):
         find_google_bert_prefix(tf1_tiny)
     (tf1_tiny / "checkpoint").write_text("")
     with pytest.raises(ValueError, match="expected a line model_checkpoint_path"):

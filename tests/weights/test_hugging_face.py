@@ -91,7 +91,7 @@ def test_every_head_is_read_whole(shared, head):
         "multiple_choice": "choice_logits",
     }
     for name in names.values():
-        assert bool(checkpoint.arguments_of_head(name)) == (names.get(head) == name)
+        assert bool(checkpoint.head_arguments(name)) == (names.get(head) == name)
 
 
 def test_the_classifier_of_the_reference_model(shared):
@@ -203,7 +203,7 @@ def test_the_number_of_unnamed_labels_is_the_tensors(hugging_face_folder, num_la
 @pytest.mark.parametrize("labels", [{"0": "a", "2": "b"}, {}, ["a", "b"]])
 def test_labels_with_gaps_are_refused(hugging_face_folder, labels):
     hugging_face_folder.with_classifier().config["id2label"] = labels
-    with pytest.raises(ValueError, match=r"config.json: id2label must have the keys"):
+    with pytest.raises(ValueError, match=r"config.json: id2label must have consecutive keys"):
         read_checkpoint(hugging_face_folder.write())
 
 
@@ -217,7 +217,7 @@ def test_a_classifier_without_its_pooler_is_refused(hugging_face_folder):
     hugging_face_folder.with_classifier()
     for leaf in ("weight", "bias"):
         del hugging_face_folder.tensors[f"bert.pooler.dense.{leaf}"]
-    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*found none of that name"):
+    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*found no such tensor"):
         read_checkpoint(hugging_face_folder.write())
 
 
@@ -285,7 +285,7 @@ def test_a_missing_shard_is_named(hugging_face_folder):
     folder = hugging_face_folder.write()
     write_shards(folder, hugging_face_folder.tensors)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"index.json: names the shards \['model-00002-of-00002.safetensors'\]"):
+    with pytest.raises(FileNotFoundError, match=r"index.json: lists the shards \['model-00002-of-00002.safetensors'\]"):
         read_checkpoint(folder)
 
 
@@ -317,7 +317,7 @@ def test_a_truncated_file_is_named_with_its_size(shared, tmp_path, keep):
     size = path.stat().st_size
     size = int(size * keep) if isinstance(keep, float) else (size + keep if keep < 0 else keep)
     os.truncate(path, size)
-    with pytest.raises(ValueError, match=rf"model.safetensors: not a whole safetensors file .*it has {size} bytes"):
+    with pytest.raises(ValueError, match=rf"model.safetensors: not a complete safetensors file .*it has {size} bytes"):
         read_checkpoint(folder)
 
 
@@ -338,7 +338,7 @@ def test_every_tensor_of_the_encoder_is_wanted(hugging_face_folder):
         with pytest.raises(ValueError) as caught:
             read_checkpoint(folder)
         assert f"{folder / 'model.safetensors'}: tensor '{missing}'" in str(caught.value)
-        assert f"expected shape {list(whole[missing].shape)}, found none of that name" in str(caught.value)
+        assert f"expected shape {list(whole[missing].shape)}, found no such tensor" in str(caught.value)
 
 
 def test_every_shape_of_the_encoder_is_checked(hugging_face_folder):

@@ -15,7 +15,7 @@ from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.weights import hugging_face_writer
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from keras_bert.weights.hugging_face_writer import write_hugging_face
+from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
 from keras_bert.weights.layout import POOLER_PATHS, expected_classifier_shapes, expected_encoder_shapes
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_reviews
 
@@ -60,7 +60,7 @@ def assert_same_arrays(found, expected):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", ml_dtypes.bfloat16])
 def test_the_reader_gets_back_what_was_written(tmp_path, head, dtype):
     arrays = arrays_of(head, dtype)
-    folder = write_hugging_face(tmp_path / "new" / "bert", SIZES, arrays, head, WORDS, lower_case=False)
+    folder = write_hugging_face(tmp_path / "new" / "bert", SIZES, arrays, head, TokenizerSettings(WORDS, False))
     checkpoint = read_checkpoint(folder)
     assert folder == tmp_path / "new" / "bert"
     assert checkpoint.encoder_arguments == SIZES
@@ -129,7 +129,7 @@ def test_an_encoder_without_pooler(tmp_path):
 
 def test_the_padding_token_and_the_format_are_stated(tmp_path):
     words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "a", "b"]
-    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), vocabulary=words, lower_case=True)
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=TokenizerSettings(words, True))
     assert json.loads((folder / "config.json").read_text())["pad_token_id"] == 3
     with safe_open(folder / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
@@ -154,9 +154,8 @@ def test_others_may_read_the_files(tmp_path):
     ],
 )
 def test_the_tokenizer_is_described(tmp_path, lower_case, strip_accents, written):
-    folder = write_hugging_face(
-        tmp_path / "bert", SIZES, arrays_of(), None, WORDS, lower_case=lower_case, strip_accents=strip_accents
-    )
+    settings = TokenizerSettings(WORDS, lower_case, strip_accents)
+    folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=settings)
     assert json.loads((folder / "tokenizer_config.json").read_text()) == {
         "tokenizer_class": "BertTokenizer",
         "tokenize_chinese_chars": True,
@@ -200,17 +199,16 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("vocabulary", "message"),
     [
-        ({"vocabulary": WORDS[:-1], "lower_case": True}, "has 5 entries, but vocab_size is 6"),
-        ({"vocabulary": [*WORDS[:-1], " a"], "lower_case": True}, r"their white space: \[' a'\]"),
-        ({"vocabulary": [*WORDS[:-1], "a\nb"], "lower_case": True}, "their white space"),
-        ({"vocabulary": WORDS}, "give lower_case=True or False"),
+        (WORDS[:-1], "has 5 entries, but vocab_size is 6"),
+        ([*WORDS[:-1], " a"], r"their white space: \[' a'\]"),
+        ([*WORDS[:-1], "a\nb"], "their white space"),
     ],
 )
-def test_a_vocabulary_that_would_not_come_back_is_refused(tmp_path, arguments, message):
+def test_a_vocabulary_that_would_not_come_back_is_refused(tmp_path, vocabulary, message):
     with pytest.raises(ValueError, match=message):
-        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), **arguments)
+        write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=TokenizerSettings(vocabulary, True))
     assert not list(tmp_path.iterdir())
 
 

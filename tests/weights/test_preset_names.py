@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from keras_bert.weights import preset_names as presets
-from keras_bert.weights.preset_names import PRESETS, SHIPPED, resolve_preset
+from keras_bert.weights.preset_names import BUNDLED_PRESETS, PRESETS, resolve_preset
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -12,13 +12,13 @@ def test_an_unknown_name_lists_the_known_ones():
         resolve_preset("bert_huge")
 
 
-def test_every_shipped_folder_is_a_preset():
-    shipped = {folder.name for folder in SHIPPED.iterdir()}
-    assert shipped == {name for name in PRESETS if resolve_preset(name).parent == SHIPPED}
+def test_every_bundled_folder_is_a_preset():
+    bundled = {folder.name for folder in BUNDLED_PRESETS.iterdir()}
+    assert bundled == {name for name in PRESETS if resolve_preset(name).parent == BUNDLED_PRESETS}
 
 
-def test_a_shipped_folder_that_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(presets, "SHIPPED", tmp_path)
+def test_a_bundled_folder_that_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(presets, "BUNDLED_PRESETS", tmp_path)
     with pytest.raises(FileNotFoundError, match="bert_tiny_novels is missing from the installation"):
         resolve_preset("bert_tiny_novels")
 

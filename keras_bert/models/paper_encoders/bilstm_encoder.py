@@ -1,46 +1,49 @@
 """BiLSTMs on top of an encoder."""
 
+from typing import Any
+
 import keras
 
 from keras_bert.layers.bilstm import BiLstm
 from keras_bert.layers.layer_pooling import LayerPooling
 from keras_bert.layers.pooler import Pooler
 from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
+from keras_bert.typing import Inputs, Tensor
+from keras_bert.weights.encoder_kinds import BILSTM, EncoderKind
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BiLstmEncoder(ComposedEncoder):
-    """An encoder with randomly initialised BiLSTMs on top of it: one BiLSTM lets an encoder that reads from left to
-    right look at both sides after all (paper, section 5.1, "LTR & No NSP + BiLSTM"); two of them learn from what a
-    BERT knows without changing it (paper, section 5.3, the feature-based approach).
+    """An encoder with randomly initialized BiLSTMs on top.
 
-    The paper does not say how wide the first is; here its output has the encoder's width unless told otherwise.
-    Freezing the encoder, or blocks of it, leaves the BiLSTMs to learn.
+    One BiLSTM gives a left-to-right encoder context from both sides (paper, section 5.1, "LTR & No NSP + BiLSTM"). Two
+    BiLSTMs on the features of a frozen BERT are the feature-based approach (paper, section 5.3).
 
     Args:
-        encoder: a `BertEncoder` without a pooler, in whatever direction it reads.
-        units: int. Width of each of the two LSTMs of a BiLSTM; None is half the encoder's `hidden_size`.
-        num_layers: int. How many BiLSTMs there are, each reading the one below.
-        features: str or None. None is the encoder's output, which learns with the rest. One of
-            `keras_bert.layers.layer_pooling.LAYER_POOLINGS` is that mix of its layers: then it is frozen, for whoever
-            else uses it,
-            too, and has no dropout in training.
-        with_pooler: bool. Whether there is a `pooled_output`.
-        seed: int or None. Seed of the new weights.
+        encoder: a `BertEncoder` without a pooler, of any attention direction.
+        units: width of each of the two LSTMs of a BiLSTM. None is half the encoder's `hidden_size`; the paper does not
+            state the width of section 5.1.
+        num_layers: number of BiLSTMs.
+        features: None is the encoder's output, and the encoder is trained. One of
+            `keras_bert.layers.layer_pooling.LAYER_POOLINGS` is that layer pooling; the encoder is then frozen, also for
+            other models that share it, and runs without dropout.
+        with_pooler: whether there is a `pooled_output`.
+        seed: seed of the new weights; None draws one.
         name, trainable: as for every Keras model.
 
-    Inputs: the encoder's dict of ids, but for `sequence_ids`.
+    Inputs: the encoder's dict of ids, without `sequence_ids`.
 
     Outputs: a dict of
         sequence_output: float [batch, length, 2 * units].
-        pooled_output: float [batch, 2 * units], a dense layer with tanh on the final states of the highest BiLSTM,
-            unless `with_pooler` is False.
-        hidden_states: with `return_hidden_states=True`, the encoder's, and behind them each BiLSTM's output.
+        pooled_output: float [batch, 2 * units], a dense layer with tanh on the final states of the top BiLSTM, unless
+            `with_pooler` is False.
+        hidden_states: with `return_hidden_states=True`, the encoder's, followed by the output of each BiLSTM.
 
     Raises:
-        ValueError: if the encoder is no `BertEncoder`, or has a pooler, which nothing would use; if `units` or
-            `num_layers` is no positive number; if there are no such features, or the encoder has too few blocks.
+        ValueError: if the encoder is not a `BertEncoder` or has a pooler, `units` or `num_layers` is not a positive
+            integer, `features` is unknown, or the encoder has too few layers for it.
 
     Example:
 
@@ -56,33 +59,33 @@ class BiLstmEncoder(ComposedEncoder):
 
     def __init__(
         self,
-        encoder,
-        units=None,
-        num_layers=1,
-        features=None,
-        with_pooler=True,
-        seed=None,
-        name=None,
-        trainable=True,
-    ):
+        encoder: BertEncoder,
+        units: int | None = None,
+        num_layers: int = 1,
+        features: str | None = None,
+        with_pooler: bool = True,
+        seed: int | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ) -> None:
         super().__init__({"encoder": encoder}, name)
         if encoder.with_pooler:
-            raise ValueError("the BiLSTM has a pooler of its own: make the encoder below it with with_pooler=False")
+            raise ValueError("the BiLSTM has its own pooler: create the encoder below it with with_pooler=False")
         self.units = encoder.hidden_size // 2 if units is None else units
         self.num_layers = num_layers
         for argument in ("units", "num_layers"):
             value = getattr(self, argument)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{argument} must be a positive whole number, got {value!r}")
+                raise ValueError(f"{argument} must be a positive integer, got {value!r}")
         self.hidden_size = 2 * self.units
         self.features = features
         self.with_pooler = with_pooler
         self.seed = seed
         if features is not None:
             encoder.trainable = False
-            self.layer_mix = LayerPooling(features, dtype=self.dtype_policy, name="layer_mix")
+            self.layer_pooling = LayerPooling(features, dtype=self.dtype_policy, name="layer_pooling")
         for layer in range(num_layers):
-            name = f"bilstm_{layer}"  # an attribute each, as TensorFlow's checkpoints do not look into lists
+            name = f"bilstm_{layer}"  # one attribute each: tf.train.Checkpoint skips layers in a list
             setattr(self, name, BiLstm(self.units, derive_seed(seed, name), dtype=self.dtype_policy, name=name))
         if with_pooler:
             self.bilstm_pooler = Pooler(
@@ -94,22 +97,26 @@ class BiLstmEncoder(ComposedEncoder):
             )
         self.build()
         if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
+            self.trainable = False  # only now: Keras passes it on to existing layers
 
     @property
-    def bilstms(self):
-        """list of the BiLSTMs, the lowest first."""
+    def bilstms(self) -> list[BiLstm]:
+        """The BiLSTMs, lowest first."""
         return [getattr(self, f"bilstm_{layer}") for layer in range(self.num_layers)]
 
-    def build(self, input_shape=None):
-        """Creates the new variables; the encoder has its own already."""
+    def encoder_kind(self) -> EncoderKind:
+        """Returns how the encoder is built, for its checkpoint."""
+        return EncoderKind(BILSTM, self.units, self.num_layers, self.features)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the new variables; the encoder is already built."""
         if self.built:
             return
         shape = (None, None, self.encoder.hidden_size)
         if self.features is not None:
             hidden_states = [shape] * (self.encoder.num_hidden_layers + 1)
-            self.layer_mix.build(hidden_states)
-            shape = self.layer_mix.compute_output_shape(hidden_states)
+            self.layer_pooling.build(hidden_states)
+            shape = self.layer_pooling.compute_output_shape(hidden_states)
         for bilstm in self.bilstms:
             bilstm.build(shape)
             shape = (None, None, self.hidden_size)
@@ -117,16 +124,18 @@ class BiLstmEncoder(ComposedEncoder):
             self.bilstm_pooler.build(shape)
         self.built = True
 
-    def call(self, inputs, training=False, return_hidden_states=False):
+    def call(self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False) -> dict[str, Tensor]:
         """Encodes a batch; see the class for inputs and outputs."""
         if inputs.get("sequence_ids") is not None:
-            raise ValueError("a BiLSTM reads over the ends of packed sequences: give each a row, without sequence_ids")
+            raise ValueError(
+                "a BiLSTM cannot separate packed sequences: pass one sequence per row, without sequence_ids"
+            )
         has_features = self.features is not None
         outputs = self.encoder(
             inputs, training=training and not has_features, return_hidden_states=return_hidden_states or has_features
         )
         hidden_states = outputs.pop("hidden_states", [])
-        sequence_output = self.layer_mix(hidden_states) if has_features else outputs["sequence_output"]
+        sequence_output = self.layer_pooling(hidden_states) if has_features else outputs["sequence_output"]
         for bilstm in self.bilstms:
             sequence_output, final_states = bilstm(sequence_output, inputs.get("padding_mask"))
             hidden_states.append(sequence_output)
@@ -135,7 +144,7 @@ class BiLstmEncoder(ComposedEncoder):
             outputs["pooled_output"] = self.bilstm_pooler(final_states[:, None], training=training)
         return {**outputs, "hidden_states": hidden_states} if return_hidden_states else outputs
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         names = ("units", "num_layers", "features", "with_pooler", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}

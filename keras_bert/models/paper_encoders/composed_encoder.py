@@ -1,28 +1,31 @@
-"""What encoders that are made of `BertEncoder`s have in common."""
+"""Base class of encoders that are built from `BertEncoder`s."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
 
 import keras
 
 from keras_bert.models.encoder import BertEncoder, require_ids
-from keras_bert.models.variable_assignment import relative_variables
+from keras_bert.models.pretrained import relative_variables
+from keras_bert.typing import Inputs, Tensor
+from keras_bert.weights.encoder_kinds import EncoderKind
 
 
-class ComposedEncoder(keras.Model):
-    """An encoder made of others, which heads, training and export take as they take a `BertEncoder`.
+class ComposedEncoder(keras.Model, ABC):
+    """An encoder built from others, with the interface of a `BertEncoder` for heads, training and export.
 
-    A subclass has one attribute for each of the others, names them in `PARTS`, and sets `hidden_size` and
-    `with_pooler`.
-
-    Args:
-        encoders: dict of attribute to `BertEncoder`. The first gives the whole its sizes and its dtype.
-        name: as for every Keras model.
-
-    Raises:
-        ValueError: if one of them is something else.
+    A subclass has one attribute per `BertEncoder`, lists them in `PARTS`, and sets `hidden_size` and `with_pooler`. The
+    first part determines sizes and dtype.
     """
 
-    PARTS = ()
+    PARTS: tuple[str, ...] = ()
+    hidden_size: int
+    with_pooler: bool
 
-    def __init__(self, encoders, name=None):
+    def __init__(self, encoders: Mapping[str, BertEncoder], name: str | None = None) -> None:
         for part, encoder in encoders.items():
             if not isinstance(encoder, BertEncoder):
                 raise ValueError(f"{part} must be a BertEncoder, got {encoder!r}")
@@ -30,67 +33,65 @@ class ComposedEncoder(keras.Model):
         for part, encoder in encoders.items():
             setattr(self, part, encoder)
 
-    def bert_encoders(self):
-        """list of the `BertEncoder`s that it is made of."""
+    def bert_encoders(self) -> list[BertEncoder]:
+        """Returns the `BertEncoder`s that this encoder is built from."""
         return [getattr(self, name) for name in self.PARTS]
 
+    @abstractmethod
+    def encoder_kind(self) -> EncoderKind:
+        """Returns how the encoder is built, for its checkpoint."""
+
     @property
-    def vocab_size(self):
-        """Rows of the word table."""
+    def vocab_size(self) -> int:
+        """Number of word embeddings."""
         return self.bert_encoders()[0].vocab_size
 
     @property
-    def type_vocab_size(self):
+    def type_vocab_size(self) -> int:
         """Number of segments."""
         return self.bert_encoders()[0].type_vocab_size
 
     @property
-    def max_position_embeddings(self):
-        """The longest possible input, in tokens."""
+    def max_position_embeddings(self) -> int:
+        """Maximum input length in tokens."""
         return self.bert_encoders()[0].max_position_embeddings
 
     @property
-    def initializer_range(self):
-        """Standard deviation that matrices start from, those of a head, too."""
+    def initializer_range(self) -> float:
+        """Standard deviation of initial kernels, including those of a head."""
         return self.bert_encoders()[0].initializer_range
 
-    def __call__(self, inputs, *args, **kwargs):
-        """Encodes a batch, as `call` does, after checking that it is one of ids."""
+    def __call__(self, inputs: Inputs, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Encodes a batch of ids."""
         require_ids(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
-    def variables_by_path(self, prefix=""):
-        """The weights by their path within this encoder, as `BertEncoder.variables_by_path`: those of a single part
-        under the paths that they have in it, those of several each under its name.
+    def variables_by_path(self, prefix: str = "") -> dict[str, keras.Variable]:
+        """Returns the weights by path, as `BertEncoder.variables_by_path`.
 
-        Args:
-            prefix: str. Put in front of every path.
-
-        Returns:
-            dict of str to Keras variable.
+        A single part's weights keep their paths; those of several parts are below the part's name.
         """
-        of_parts = {}
+        variables: dict[str, keras.Variable] = {}
         for name in self.PARTS:
             folder = f"{name}/" if len(self.PARTS) > 1 else ""
-            of_parts |= getattr(self, name).variables_by_path(prefix + folder)
-        known = {id(weight) for weight in of_parts.values()}
+            variables |= getattr(self, name).variables_by_path(prefix + folder)
+        known = {id(weight) for weight in variables.values()}
         own = relative_variables(self, prefix)
-        return of_parts | {path: weight for path, weight in own.items() if id(weight) not in known}
+        return variables | {path: weight for path, weight in own.items() if id(weight) not in known}
 
-    def learning_rate_factors(self, decay):
-        """Layer-wise decay of the learning rate, as `BertEncoder.learning_rate_factors`; what was added to the blocks
-        learns at the full rate."""
-        return self.bert_encoders()[0].learning_rate_factors(decay)  # blocks of one depth have one name
+    def learning_rate_factors(self, decay: float) -> list[tuple[str, float]]:
+        """Layer-wise learning rate decay, as `BertEncoder.learning_rate_factors`; new layers use the full rate."""
+        return self.bert_encoders()[0].learning_rate_factors(decay)  # blocks of the same depth have the same name
 
-    def get_config(self):
-        """The constructor's arguments, and the dtype, which is that of the parts."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments and the dtype, which is that of the parts."""
         parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.PARTS}
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         return {**parts, "name": self.name, "trainable": self.trainable, "dtype": dtype}
 
     @classmethod
-    def from_config(cls, config):
-        """An encoder from `get_config`, its parts in the dtype that the config says; the weights start anew."""
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates an encoder from `get_config`, all parts in the configured dtype, with new weights."""
         arguments = {name: value for name, value in config.items() if name != "dtype"}
         for name in cls.PARTS:
             part = {**config[name], "config": {**config[name]["config"], "dtype": config["dtype"]}}

@@ -155,7 +155,7 @@ def test_freezing(kind):
         assert learning == [False, False, kind != FEATURES]
     freeze_layers(encoder, "encoder")
     left = [path for path, variable in encoder.variables_by_path().items() if variable.trainable]
-    assert all("bilstm" in path or "layer_mix" in path for path in left)
+    assert all("bilstm" in path or "layer_pooling" in path for path in left)
     assert bool(left) == (kind in BILSTMS)
     with pytest.raises(ValueError, match="a number of blocks from 1 to 2; got 3"):
         freeze_layers(encoder, 3)

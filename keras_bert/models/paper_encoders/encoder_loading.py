@@ -1,0 +1,81 @@
+"""Reads a checkpoint into the kind of encoder that it holds, or into another one."""
+
+from typing import Any
+
+from keras_bert.layers.attention_mask import LEFT_TO_RIGHT, RIGHT_TO_LEFT
+from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
+from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
+from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
+from keras_bert.typing import PathLike
+from keras_bert.weights.checkpoint import Checkpoint
+from keras_bert.weights.checkpoint_reader import read_checkpoint
+from keras_bert.weights.conversion import convert_encoder
+from keras_bert.weights.encoder_kinds import BERT, BILSTM, EncoderKind
+
+
+def read_encoder(
+    path: PathLike,
+    encoder: str | None = None,
+    right_to_left: PathLike | None = None,
+    seed: int | None = None,
+    **encoder_arguments: Any,
+) -> tuple[Checkpoint, BertEncoder | ComposedEncoder]:
+    """Reads a checkpoint and creates an encoder for its weights, which are not assigned yet.
+
+    Args:
+        path: as for `BertEncoder.from_checkpoint`.
+        encoder: None is the checkpoint's own encoder. Otherwise the weights of a BERT are converted: to
+            "left_to_right", "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or, for example, to
+            "features_concat_last_four" (section 5.3); see `keras_bert.weights.conversion.ENCODERS`.
+        right_to_left: for "two_directions", the checkpoint of the right-to-left encoder; `path` is the other one.
+        seed: seed of all variables that the checkpoints do not contain.
+        **encoder_arguments: constructor arguments of `BertEncoder` that replace the checkpoint's.
+
+    Returns:
+        The checkpoint, whose arrays have the paths of the encoder's variables, and the encoder.
+
+    Raises:
+        FileNotFoundError, ValueError: if a checkpoint is missing, corrupt, not a BERT, or cannot be converted.
+    """
+    checkpoint = read_checkpoint(path)
+    if encoder is not None:
+        other = None if right_to_left is None else read_checkpoint(right_to_left)
+        checkpoint = convert_encoder(checkpoint, encoder, other)
+    elif right_to_left is not None:
+        raise ValueError('right_to_left is a second checkpoint for encoder="two_directions"; pass both or neither')
+    arguments = {"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments}
+    return checkpoint, _create_encoder(checkpoint.encoder_kind, arguments)
+
+
+def _create_encoder(kind: EncoderKind, arguments: dict[str, Any]) -> BertEncoder | ComposedEncoder:
+    if kind.family == BERT:
+        return BertEncoder(**arguments)
+    seed = arguments["seed"]
+    if kind.family == BILSTM:
+        with_pooler = arguments.pop("with_pooler", True)
+        return BiLstmEncoder(
+            BertEncoder(**arguments, with_pooler=False),
+            kind.bilstm_units,
+            kind.bilstm_layers,
+            kind.features,
+            with_pooler,
+            derive_seed(seed, BILSTM),
+        )
+    left, right = (
+        BertEncoder(
+            **{**arguments, "attention_direction": direction, "seed": derive_seed(seed, direction), "name": direction}
+        )
+        for direction in (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
+    )
+    return TwoDirectionEncoder(left, right)
+
+
+def get_encoder_kind(encoder: BertEncoder | ComposedEncoder) -> str:
+    """Returns the name of an encoder as `read_encoder` takes it, or "bidirectional".
+
+    >>> get_encoder_kind(keras_bert.BertEncoder(9, 8, num_hidden_layers=1, num_attention_heads=2))
+    'bidirectional'
+    """
+    return encoder.encoder_kind().name(encoder.bert_encoders()[0].get_config())
