@@ -90,7 +90,7 @@ def test_lower_case_must_be_the_checkpoints(folder):
 
 def test_no_vocabulary(folder):
     (folder / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match=r"has no vocab.txt beside it; give vocabulary="):
+    with pytest.raises(ValueError, match=r"has no vocab.txt; pass vocabulary="):
         BertClassifier.from_checkpoint(folder, sequence_length=32)
     assert BertClassifier.from_checkpoint(folder, vocabulary=WORDS, lower_case=True, sequence_length=32).labels
 

@@ -119,7 +119,7 @@ def test_two_checkpoints_are_the_two_directions(tmp_path):
     checkpoint, encoder = read_encoder(folders[0], "two_directions", folders[1], dtype="mixed_bfloat16")
     assert encoder.dtype_policy.name == "mixed_bfloat16"
     assert set(checkpoint.arrays) == set(encoder.variables_by_path("encoder/"))
-    with pytest.raises(ValueError, match='is for encoder="two_directions"'):
+    with pytest.raises(ValueError, match='second checkpoint for encoder="two_directions"'):
         read_encoder(folders[0], right_to_left=folders[1])
 
 

@@ -124,7 +124,7 @@ def test_what_does_not_go_together_is_said_before_anything_is_written(toy_glue, 
     for start, arguments, error, message in (
         (left, {"encoder": "two_directions"}, ValueError, "need a second checkpoint, from right to left"),
         (right, {"encoder": "left_to_right_bilstm"}, ValueError, "has the encoder 'right_to_left'"),
-        (left, {"init_checkpoint_right_to_left": right}, ValueError, 'is for encoder="two_directions"'),
+        (left, {"init_checkpoint_right_to_left": right}, ValueError, 'second checkpoint for encoder="two_directions"'),
         (
             left,
             {"encoder": "two_directions", "init_checkpoint_right_to_left": tmp_path / "absent"},
