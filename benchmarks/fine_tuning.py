@@ -38,8 +38,7 @@ def seconds_of_updates(model, examples, plan, steps):
     """
     import keras_bert
     from keras_bert.data.batching import training_batches
-    from keras_bert.training.run_dir import RunDirectory
-    from keras_bert.training.trainer import Trainer
+    from keras_bert.training import RunDirectory, Trainer, TrainerSettings
 
     times = []
 
@@ -53,9 +52,7 @@ def seconds_of_updates(model, examples, plan, steps):
             model,
             keras_bert.BertAdamW(keras_bert.WarmupSchedule(_LEARNING_RATE, steps)),
             RunDirectory(Path(folder) / "run", {}),
-            steps,
+            TrainerSettings(steps, evaluate_every=WARM_UP_STEPS, checkpoint_every=steps),
             evaluate=note_time,
-            evaluate_every=WARM_UP_STEPS,
-            checkpoint_every=steps,
         ).train(training_batches(examples, plan))
     return times[-1] - times[0]

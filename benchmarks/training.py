@@ -67,7 +67,7 @@ def _measure(strategy, batch_size, sequence_length, precision, updates):
 
 def _trainer(strategy, run, precision, updates):
     import keras_bert
-    from keras_bert.training.trainer import Trainer
+    from keras_bert.training import Trainer, TrainerSettings
 
     with strategy.scope():
         encoder = keras_bert.BertEncoder(**MINILM, seed=1, dtype=precision)
@@ -78,12 +78,8 @@ def _trainer(strategy, run, precision, updates):
         model,
         optimizer,
         run,
-        updates,
+        TrainerSettings(updates, steps_per_execution=1, log_every=1, checkpoint_every=updates + 1, seed=1),
         strategy,
-        steps_per_execution=1,
-        log_every=1,
-        checkpoint_every=updates + 1,
-        seed=1,
     )
 
 

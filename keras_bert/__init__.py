@@ -33,6 +33,8 @@ _LAZY_NAMES = {
     "BertQuestionPreprocessor": "keras_bert.text.question_preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
     "BertWordPreprocessor": "keras_bert.text.word_preprocessor",
+    "Trainer": "keras_bert.training.trainer",
+    "TrainerSettings": "keras_bert.training.trainer_settings",
     "WarmupSchedule": "keras_bert.training.schedule",
 }
 

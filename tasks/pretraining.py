@@ -23,6 +23,7 @@ from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import get_num_workers, is_chief, worker_of
 from keras_bert.training.trainer import Trainer
+from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.weights.hugging_face_writer import STORED_TYPES
 from tasks.model_card import model_card
 from tasks.pretraining_input import held_out_batches, training_batches
@@ -108,7 +109,7 @@ def pretrain_on_worker(
             `encoder_arguments` say. What is written at the end has the rates that these say, for fine-tuning.
         checkpoint_dtype: str. How the weights of the model are stored, "float32" or "bfloat16".
         command: str or None, for the model card.
-        **trainer_arguments: further arguments of `Trainer`.
+        **trainer_arguments: further arguments of `TrainerSettings`.
 
     Returns:
         dict, what is in `results.json`.
@@ -145,14 +146,16 @@ def pretrain_on_worker(
             model,
             optimizer,
             run,
-            rate.num_train_steps,
+            TrainerSettings(
+                rate.num_train_steps,
+                evaluate_every=None if evaluate is None else evaluate_every,
+                seed=recipe.seed,
+                **trainer_arguments,
+            ),
             strategy,
             evaluate=evaluate,
-            evaluate_every=None if evaluate is None else evaluate_every,
             should_stop=should_stop,
             run_info=_facts(model, instances, phases, rate, recipe),
-            seed=recipe.seed,
-            **trainer_arguments,
         )
         batches = training_batches(instances, phases, recipe.objective, recipe.pack, recipe.seed, *worker_of(strategy))
         result = trainer.train(batches)

@@ -25,6 +25,7 @@ from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import is_chief
 from keras_bert.training.trainer import Trainer
+from keras_bert.training.trainer_settings import TrainerSettings
 
 # What of a run's configuration is asked for again when its model is only used: by the command line, or the run itself.
 _OF_THE_MODEL = ("max_seq_length", "precision")
@@ -314,7 +315,7 @@ def train(
         bias_correction: bool, as for `BertAdamW`; None is on sets of fewer than 10,000 examples.
         evaluate_every: int or None, updates; None is once an epoch.
         patience, gradient_accumulation_steps, jit_compile, checkpoint_every, log_every, steps_per_execution, progress:
-        as for `Trainer`.
+        as for `TrainerSettings`.
         data_service: str or None. grpc://host:port of a tf.data service that makes the batches; its place in the data
             cannot be saved.
         **plan_arguments: further ones of `make_plan`, and `static_shapes`, as for `training_input`.
@@ -331,16 +332,23 @@ def train(
             model,
             optimizer,
             run,
-            rate.num_train_steps,
+            TrainerSettings(
+                rate.num_train_steps,
+                gradient_accumulation_steps=gradient_accumulation_steps,
+                steps_per_execution=steps_per_execution,
+                jit_compile=jit_compile,
+                seed=seed,
+                log_every=log_every,
+                evaluate_every=evaluate_every or plan.batches_per_epoch,
+                score=task.score,
+                patience=patience,
+                checkpoint_every=checkpoint_every,
+                saves_data_position=data_service is None,
+                mean_loss_weights=mean_loss_weights(task, examples, plan),
+                progress=progress,
+            ),
             strategy,
-            steps_per_execution=steps_per_execution,
-            log_every=log_every,
             evaluate=lambda: task.evaluate(model, eval_batch_size),
-            evaluate_every=evaluate_every or plan.batches_per_epoch,
-            score=task.score,
-            patience=patience,
-            checkpoint_every=checkpoint_every,
-            saves_data_position=data_service is None,
             should_stop=should_stop,
             run_info={
                 **describe_start(model, run.configuration),
@@ -349,11 +357,6 @@ def train(
                 ),
                 **describe_training_input(data_service, **plan_arguments),
             },
-            progress=progress,
-            gradient_accumulation_steps=gradient_accumulation_steps,
-            seed=seed,
-            jit_compile=jit_compile,
-            mean_loss_weights=mean_loss_weights(task, examples, plan),
         )
         resumed_at = trainer.checkpoints.newest()
         batches = training_input(

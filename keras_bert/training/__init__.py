@@ -13,6 +13,7 @@ _LAZY_NAMES = {
     "RunDirectory": "run_dir",
     "TrainStep": "step",
     "Trainer": "trainer",
+    "TrainerSettings": "trainer_settings",
     "TrainingDiverged": "trainer",
     "TrainingInterrupted": "trainer",
     "WorkerLostError": "cluster",

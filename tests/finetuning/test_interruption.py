@@ -33,9 +33,9 @@ def test_after_sigterm_and_after_sigkill_the_same_command_goes_on(start, uninter
     first.wait_for_update(terminated_at)
     first.process.send_signal(signal.SIGTERM)
     assert first.finish() == 143
-    (stopped_at,) = map(int, re.findall(f"stopped after update (\\d+) of {UPDATES}", first.said))
+    (stopped_at,) = map(int, re.findall(f"stopped at step (\\d+) of {UPDATES}", first.said))
     assert stopped_at >= terminated_at
-    assert "The same command goes on from there" in first.said
+    assert "run the same command again to resume" in first.said
 
     second = start(tmp_path / "run", "--deterministic")
     second.wait_for_update(killed_at)
@@ -46,7 +46,7 @@ def test_after_sigterm_and_after_sigkill_the_same_command_goes_on(start, uninter
 
     last = start(tmp_path / "run", "--deterministic")
     np.testing.assert_array_equal(last.weights(), uninterrupted.weights())
-    assert "restored from the run" in last.said
+    assert "position in the data at step" in last.said
     (resumed_at,) = (record["step"] for record in last.records("resumed"))
     saved = {stopped_at, *range(0, lost_at + 1, CHECKPOINT_EVERY)}
     assert resumed_at in saved
@@ -84,7 +84,7 @@ def test_workers_go_on_after_sigterm_to_one_and_after_the_death_of_one(start, un
     first.programs[0].wait_for_update(terminated_at)
     first.programs[1].process.send_signal(signal.SIGTERM)
     assert first.finish() == [143, 143], [program.said[-3000:] for program in first.programs]
-    (stopped_at,) = map(int, re.findall(f"stopped after update (\\d+) of {UPDATES}", first.programs[0].said))
+    (stopped_at,) = map(int, re.findall(f"stopped at step (\\d+) of {UPDATES}", first.programs[0].said))
     assert stopped_at >= terminated_at
 
     second = Workers(start, tmp_path / "run", "--deterministic")

@@ -13,6 +13,7 @@ from keras_bert.pretraining.row_packing import pack_instances
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer
+from keras_bert.training.trainer_settings import TrainerSettings
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
 
 LENGTH, PREDICTIONS = 16, 3
@@ -138,7 +139,7 @@ def test_masked_words_are_learned_by_the_trainer(tmp_path):
     sums = pretrainer.metric_sums(batch[1], pretrainer(batch[0]))
     assert float(sums["masked_lm_correct"]) < 0.5 * float(sums["masked_lm_weight"])
     run = RunDirectory(tmp_path / "run", {})
-    Trainer(pretrainer, keras_bert.BertAdamW(1e-2), run, num_train_steps=120).train(
+    Trainer(pretrainer, keras_bert.BertAdamW(1e-2), run, TrainerSettings(120)).train(
         tf.data.Dataset.from_tensors(batch).repeat()
     )
     sums = pretrainer.metric_sums(batch[1], pretrainer(batch[0]))

@@ -8,6 +8,7 @@ from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.trainer import Trainer
+from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.training.training_checkpoints import TrainingCheckpoints
 from tests.toys import toy_classifier
 from tests.training.test_step import batches_for, difference
@@ -30,14 +31,10 @@ def train(folder, stop_at=None, scores=None, **arguments):
             raise Stopped
         return {"dev/accuracy": scores[len(evaluations) - 1] if scores else len(evaluations) / 10, "dev/loss": 1.0}
 
-    defaults = {"evaluate": evaluate, "evaluate_every": 10, "score": "dev/accuracy", "checkpoint_every": 7}
-    trainer = Trainer(
-        classifier,
-        BertAdamW(WarmupSchedule(1e-3, STEPS)),
-        RunDirectory(folder, {"toy": 1}),
-        STEPS,
-        **{**defaults, **arguments, "log_every": 5},
-    )
+    defaults = {"evaluate_every": 10, "score": "dev/accuracy", "checkpoint_every": 7, "log_every": 5}
+    settings = TrainerSettings(STEPS, **{**defaults, **arguments})
+    optimizer = BertAdamW(WarmupSchedule(1e-3, STEPS))
+    trainer = Trainer(classifier, optimizer, RunDirectory(folder, {"toy": 1}), settings, evaluate=evaluate)
     result = trainer.train(batches_for(classifier))
     return result, [weight.numpy() for weight in classifier.weights], evaluations, trainer
 
@@ -146,7 +143,8 @@ def test_log_and_tensorboard(tmp_path):
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     train(tmp_path / "run", stop_at=None)
     classifier = toy_classifier()
-    trainer = Trainer(classifier, BertAdamW(1e-3), RunDirectory(tmp_path / "run", {"toy": 1}), STEPS)
+    run = RunDirectory(tmp_path / "run", {"toy": 1})
+    trainer = Trainer(classifier, BertAdamW(1e-3), run, TrainerSettings(STEPS))
     with pytest.raises(ValueError, match="does not fit this model and optimizer"):
         trainer.train(batches_for(classifier))
 
@@ -157,24 +155,12 @@ def test_an_unfinished_checkpoint_is_not_read(tmp_path):
     assert trainer.checkpoints.newest() == 30
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"num_train_steps": 0}, ValueError, "num_train_steps must be at least 1, got 0"),
-        ({"checkpoint_every": 0}, ValueError, "checkpoint_every must be at least 1, got 0"),
-        ({"log_every": 0}, ValueError, "log_every must be at least 1"),
-        ({"keep_checkpoints": 0}, ValueError, "keep must be at least 1"),
-        ({"score": "dev/accuracy"}, ValueError, "need a function `evaluate`"),
-        ({"patience": 2}, ValueError, "patience needs a score"),
-    ],
-)
-def test_refusals(tmp_path, arguments, error, message):
-    with pytest.raises(error, match=message):
-        Trainer(
-            toy_classifier(), BertAdamW(), RunDirectory(tmp_path / "run", {}), **{"num_train_steps": 9, **arguments}
-        )
+def test_a_score_needs_an_evaluation(tmp_path):
+    with pytest.raises(ValueError, match="need the argument `evaluate`"):
+        settings = TrainerSettings(9, score="dev/accuracy")
+        Trainer(toy_classifier(), BertAdamW(), RunDirectory(tmp_path / "run", {}), settings)
 
 
-def test_a_score_that_the_evaluation_does_not_give(tmp_path):
-    with pytest.raises(KeyError, match="gives no 'dev/f1'"):
+def test_the_evaluation_must_return_the_score(tmp_path):
+    with pytest.raises(KeyError, match="does not return the score 'dev/f1'; it returns"):
         train(tmp_path / "run", score="dev/f1")

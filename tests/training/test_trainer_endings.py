@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer, TrainingDiverged, TrainingInterrupted
+from keras_bert.training.trainer_settings import TrainerSettings
 from tests.toys import toy_classifier
 from tests.training.test_step import batches_for, difference
 
@@ -17,8 +18,9 @@ FLOAT16 = {"encoder_arguments": {"dtype": "mixed_float16"}}
 def make_trainer(folder, classifier=None, **arguments):
     classifier = classifier or toy_classifier()
     defaults = {"checkpoint_every": 4, "steps_per_execution": 2, "log_every": 100}
-    run = RunDirectory(folder, {})
-    return Trainer(classifier, BertAdamW(1e-3), run, STEPS, **{**defaults, **arguments})
+    of_trainer = {name: arguments.pop(name) for name in ("evaluate", "should_stop") if name in arguments}
+    settings = TrainerSettings(STEPS, **{**defaults, **arguments})
+    return Trainer(classifier, BertAdamW(1e-3), RunDirectory(folder, {}), settings, **of_trainer)
 
 
 def weights_of(trainer):
@@ -30,7 +32,7 @@ def test_asked_to_stop_it_saves_and_the_next_process_goes_on(tmp_path):
     whole.train(batches_for(whole.model))
     answers = iter([False, False, True])
     first = make_trainer(tmp_path / "parts", should_stop=lambda: next(answers))
-    with pytest.raises(TrainingInterrupted, match=f"stopped after update 6 of {STEPS}; the checkpoint .* same command"):
+    with pytest.raises(TrainingInterrupted, match=f"stopped at step 6 of {STEPS}. .* same command"):
         first.train(batches_for(first.model))
     assert first.checkpoints.newest() == 6
     second = make_trainer(tmp_path / "parts", should_stop=lambda: False)
@@ -94,8 +96,8 @@ def spoilt_batches(classifier, good):
 def test_a_loss_that_is_not_finite_stops_it_and_nothing_bad_is_saved(tmp_path):
     trainer = make_trainer(tmp_path / "run")
     message = (
-        r"stopped at update 6: .* is not finite \(loss terms: loss nan\)\. The update was not made.*"
-        r"newest checkpoint in .* is of update 4"
+        r"stopped at step 6: .* is not finite \(loss terms: loss nan\)\. The step was not applied.*"
+        r"newest checkpoint in .* is of step 4"
     )
     with pytest.raises(TrainingDiverged, match=message):
         trainer.train(spoilt_batches(trainer.model, good=5))
@@ -112,9 +114,7 @@ def test_it_names_the_variable_whose_gradient_is_not_finite(tmp_path):
     classifier = toy_classifier(freeze="encoder")
     classifier.logits.bias.assign([float("nan"), 0.0])
     trainer = make_trainer(tmp_path / "run", classifier)
-    with pytest.raises(
-        TrainingDiverged, match=r"update 1: the gradient of .*logits/kernel is not finite.*no checkpoint"
-    ):
+    with pytest.raises(TrainingDiverged, match=r"step 1: the gradient of .*logits/kernel is not finite.*no checkpoint"):
         trainer.train(batches_for(classifier))
 
 
@@ -148,7 +148,7 @@ def test_float16_that_no_loss_scale_helps_stops(tmp_path):
     classifier.logits.bias.assign([float("nan"), 0.0])
     trainer = make_trainer(tmp_path / "run", classifier)
     trainer._step.loss_scale.factor.assign(4.0)
-    with pytest.raises(TrainingDiverged, match=r"update 3: .*not finite"):
+    with pytest.raises(TrainingDiverged, match=r"step 3: .*not finite"):
         trainer.train(batches_for(classifier))
 
 
