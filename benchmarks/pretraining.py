@@ -58,14 +58,14 @@ def _inputs(tokenizer, text, batch_size, sequence_length):
     from keras_bert.pretraining.instance_settings import InstanceSettings
     from keras_bert.pretraining.objectives import inputs_and_labels
     from keras_bert.pretraining.on_the_fly import text_batches
-    from keras_bert.pretraining.row_packing import packed, predictions_per_row
+    from keras_bert.pretraining.row_packing import pack_dataset, predictions_per_row
     from keras_bert.pretraining.shards import plan_shards
     from keras_bert.text.masking import predictions_per_sequence
 
     predictions = predictions_per_sequence(sequence_length)
     settings = InstanceSettings(sequence_length=sequence_length, max_predictions=predictions)
     instances = text_batches(plan_shards(find_texts(text), _SHARD_BYTES), tokenizer, settings, batch_size)
-    rows = packed(instances, sequence_length, predictions_per_row(predictions), seed=1)
+    rows = pack_dataset(instances, sequence_length, predictions_per_row(predictions), seed=1)
     padded = instances.map(inputs_and_labels)
     return {
         "again": padded.take(1).cache().repeat(),

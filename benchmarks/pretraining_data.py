@@ -31,7 +31,7 @@ def measure_ours(vocabulary, text, batch_size, sequence_length, instances):
     import keras_bert
     from keras_bert.pretraining.instance_settings import InstanceSettings
     from keras_bert.pretraining.on_the_fly import text_batches
-    from keras_bert.pretraining.row_packing import packed
+    from keras_bert.pretraining.row_packing import pack_dataset
     from keras_bert.pretraining.shards import plan_shards
     from keras_bert.text.masking import predictions_per_sequence
 
@@ -52,7 +52,7 @@ def measure_ours(vocabulary, text, batch_size, sequence_length, instances):
         fill_to_length=False,
     )
     pairs = text_batches(plan, tokenizer, settings, batch_size)
-    rows = packed(pairs, _PACKED_LENGTH, _PACKED_PREDICTIONS, seed=1).batch(_PACKED_BATCH_SIZE)
+    rows = pack_dataset(pairs, _PACKED_LENGTH, _PACKED_PREDICTIONS, seed=1).batch(_PACKED_BATCH_SIZE)
     figures["packed", "ex/s"], fullness = _speed(rows, instances)
     return figures, f"{len(plan)} shards; packed rows are {100 * fullness:.1f}% full"
 

@@ -9,7 +9,7 @@ from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.objectives import inputs_and_labels
 from keras_bert.pretraining.on_the_fly import text_batches
 from keras_bert.pretraining.record_reader import check_shards, describe_shards, shard_batches
-from keras_bert.pretraining.row_packing import packed, predictions_per_row
+from keras_bert.pretraining.row_packing import pack_dataset, predictions_per_row
 from keras_bert.pretraining.shard_files import describe_vocabulary
 from keras_bert.pretraining.shards import plan_shards
 from keras_bert.text.masking import predictions_per_sequence
@@ -64,7 +64,7 @@ class TextInstances:
 
     def configuration(self):
         """dict fit for JSON: what determines the instances."""
-        text = [shard.pieces for shard in self._plan]
+        text = [shard.ranges for shard in self._plan]
         return {**describe_vocabulary(self._tokenizer), **self._settings, "text": text}
 
     def batches(self, phase, number, batch_size, worker_index=0, num_workers=1, epochs=None):
@@ -158,7 +158,7 @@ def training_batches(instances, phases, objective, pack, seed, worker_index=0, n
         if pack:
             made = instances.batches(phase, number, _INSTANCES_AT_ONCE, worker_index, num_workers)
             most_predictions = predictions_per_row(instances.most_predictions(phase, number))
-            full = packed(made, phase.sequence_length, most_predictions, seed=seed)
+            full = pack_dataset(made, phase.sequence_length, most_predictions, seed=seed)
             batches = full.batch(rows, drop_remainder=True)
         else:
             batches = instances.batches(phase, number, rows, worker_index, num_workers)

@@ -1,8 +1,8 @@
-"""Says which words may stand at each [MASK] of a text, with a model that was pre-trained on masked words.
+"""Predicts the masked tokens of texts with a pre-trained model.
 
     python -m tools.fill_mask --checkpoint=runs/tiny/model "It was a [MASK] night."
 
-A checkpoint is a folder of Hugging Face's form (its own, or that of a run of tasks.pretrain) or one of
+A checkpoint is a folder in the format of Hugging Face (such as model/ of a run of tasks.pretrain) or a checkpoint of
 google-research/bert; --preset names one that this package knows.
 """
 
@@ -14,21 +14,13 @@ from absl import app, flags, logging
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
     flags.DEFINE_string("checkpoint", None, "Folder or file of the model.", flag_values=values)
-    flags.DEFINE_string("preset", None, "Name of a preset, instead.", flag_values=values)
-    flags.DEFINE_integer("top", 5, "How many words to show for each [MASK].", lower_bound=1, flag_values=values)
+    flags.DEFINE_string("preset", None, "Name of a preset, instead of --checkpoint.", flag_values=values)
+    flags.DEFINE_integer("top", 5, "Number of words to print per [MASK].", lower_bound=1, flag_values=values)
     flags.mark_flags_as_mutual_exclusive(["checkpoint", "preset"], required=True, flag_values=values)
 
 
 def describe(text, masks):
-    """A text and the words of its masks, for a human.
-
-    Args:
-        text: str.
-        masks: list of lists of pairs of word and probability, as of `BertPretrainer.fill_masks`.
-
-    Returns:
-        list of str, lines.
-    """
+    """Returns the lines for a text and the (word, probability) pairs of each of its masks."""
     if not masks:
         return [text, "  has no [MASK]"]
     lines = [text]
@@ -40,7 +32,7 @@ def describe(text, masks):
 
 
 def run(values, texts):
-    """Reads the model and prints the words of each text."""
+    """Loads the model and prints the predictions for each text."""
     from keras_bert.models.pretrainer import BertPretrainer
 
     if values.preset:
@@ -49,19 +41,19 @@ def run(values, texts):
         pretrainer = BertPretrainer.from_checkpoint(values.checkpoint)
     if any(name.startswith("masked_lm/") for name in pretrainer.checkpoint_report.random):
         raise ValueError(
-            f"{values.preset or values.checkpoint} has no head for masked words; give a model that was pre-trained, "
-            "such as the folder model/ of a run of tasks.pretrain"
+            f"{values.preset or values.checkpoint} has no masked-LM head; give a pre-trained model, such as the folder "
+            "model/ of a run of tasks.pretrain"
         )
     for text, masks in zip(texts, pretrainer.fill_masks(texts, values.top), strict=True):
         print("\n".join(describe(text, masks)))
 
 
 def main(argv):
-    """Runs the program; what is wrong with the model is said in one line."""
+    """Runs the program; errors in the model are printed in one line."""
     if not argv[1:]:
-        raise app.UsageError('no texts; put them behind the flags, each in quotes: "It was a [MASK] night."')
+        raise app.UsageError('no texts given; add them after the flags, each in quotes: "It was a [MASK] night."')
     if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # without the list of all weights that were read
+        logging.set_verbosity(logging.WARNING)  # do not print the list of loaded weights
     try:
         run(flags.FLAGS, argv[1:])
     except (OSError, ValueError) as error:

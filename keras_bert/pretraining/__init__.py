@@ -1,1 +1,1 @@
-"""Text to data for pre-training: documents, sentence pairs, masks, shards."""
+"""Raw text to pre-training data: corpora, shards, instances, record files and packed rows."""

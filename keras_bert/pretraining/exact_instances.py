@@ -1,59 +1,48 @@
-"""The instances of google-research/bert's `create_pretraining_data.py`, to the last random number.
+"""Exact reproduction of google-research/bert `create_pretraining_data.py`, down to the last random number.
 
-For comparisons with it alone: everything is in memory, and one core does it all. The choice of sentences is the one of
-`instances`; masking is here a second time, because the original draws from Python's generator piece by piece.
+Only for comparisons with it: all data is held in memory and processed on one core. Sentences are chosen by `instances`;
+masking is implemented separately, because the original draws from Python's generator token by token.
+
+Differs from BERT: the original reads the files of a pattern in the order in which the file system lists them. Here they
+are read in the order of the given paths, which `tools.create_pretraining_data` sorts within each pattern.
 """
 
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import cycle
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.pretraining.documents import tokenize_documents
-from keras_bert.pretraining.instances import document_segments
-from keras_bert.pretraining.records import serialize
-from keras_bert.pretraining.shard_files import SIDECAR_SUFFIX, record_file, write_sidecar
-from keras_bert.pretraining.shards import check_files, lines_of_range
+from keras_bert.pretraining.documents import TokenizedDocuments, tokenize_documents
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.instances import Segments, choose_segments
+from keras_bert.pretraining.records import serialize_records
+from keras_bert.pretraining.shard_files import SIDECAR_SUFFIX, open_record_file, write_sidecar
+from keras_bert.pretraining.shards import check_files, read_range
+from keras_bert.text.tokenizer import BertTokenizer
 
-_MASK_SHARE = 0.8
-_KEPT_SHARE_OF_OTHERS = 0.5
+_MASK_RATE = 0.8
+_KEEP_RATE_OF_OTHERS = 0.5
+_BATCH_SIZE = 1024
 
 
 class ExactInstance(NamedTuple):
-    """A `TrainingInstance` of the original, in ids.
+    """The original's `TrainingInstance` in ids. `first_length` counts the tokens of `[CLS] a [SEP]`."""
 
-    Args:
-        token_ids: list of int, masked.
-        first_length: int. Tokens of [CLS] a [SEP], the first segment; the others are of the second.
-        is_random_next: bool.
-        masked_positions: list of int, ascending.
-        masked_labels: list of int, the ids that stood there.
-    """
-
-    token_ids: list
+    token_ids: list[int]
     first_length: int
     is_random_next: bool
-    masked_positions: list
-    masked_labels: list
+    masked_positions: list[int]
+    masked_labels: list[int]
 
 
-def read_exact_documents(paths, tokenizer):
-    """Reads a corpus as the original does: a document goes on into the next file, unless a blank line ends it.
+def read_exact_documents(paths: Sequence[str], tokenizer: BertTokenizer) -> TokenizedDocuments:
+    """Reads a corpus like the original: a document continues in the next file unless a blank line ends it.
 
-    Args:
-        paths: list of str.
-        tokenizer: `BertTokenizer`.
-
-    Returns:
-        `TokenizedDocuments`.
-
-    Raises:
-        FileNotFoundError: if a file is missing.
-        ValueError: if a file is compressed or not UTF-8, or no file has a token.
-
-    Example:
+    Carriage returns are removed, also within a line, as TensorFlow's `GFile.readline` does: `alpha\\rbeta` is one word.
 
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"], lower_case=True)
     >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
@@ -62,209 +51,159 @@ def read_exact_documents(paths, tokenizer):
     [[0, 2, 3], [3, 4]]
     """
     check_files(paths)
-    sizes = [(path, 0, tf.io.gfile.stat(path).length) for path in paths]
-    documents = tokenize_documents((line for file in sizes for line in lines_of_range(*file)), tokenizer.tokenize)
+    ranges = [(path, 0, tf.io.gfile.stat(path).length) for path in paths]
+    lines = (line.replace("\r", "") for file_range in ranges for line in read_range(*file_range))
+    documents = tokenize_documents(lines, tokenizer.tokenize)
     if not documents.documents:
-        raise ValueError(f"there is no text in {', '.join(paths[:5])}: give prepared text, one sentence a line")
+        raise ValueError(f"no text found in {', '.join(paths[:5])}; give prepared text with one sentence per line")
     return documents
 
 
-def exact_instances(
-    token_ids,
-    documents,
-    vocabulary,
-    rng,
-    sequence_length,
-    max_predictions,
-    copies=10,
-    masking_rate=0.15,
-    short_sequence_rate=0.1,
-    whole_words=False,
-):
+def make_exact_instances(
+    documents: TokenizedDocuments,
+    vocabulary: Sequence[str],
+    rng: random.Random,
+    settings: InstanceSettings,
+    num_copies: int = 10,
+) -> list[ExactInstance]:
     """Makes all instances of a corpus in the original's order.
 
-    Source: `create_training_instances` and `create_masked_lm_predictions` of `create_pretraining_data.py`.
+    Source: `create_training_instances` and `create_masked_lm_predictions` of `create_pretraining_data.py`. With
+    `settings.whole_words`, as in the original, wordpieces that start a truncated segment join the last word of the
+    segment before. `num_copies` is the original's `dupe_factor`. The next number of `rng` is that of the original.
 
-    Args:
-        token_ids: int array [tokens], of all documents.
-        documents: list of lists of int, as `instances` describes them; none of them without a sentence.
-        vocabulary: list of str.
-        rng: `random.Random`. Afterwards its next number is the one that it is in the original.
-        sequence_length: int.
-        max_predictions: int.
-        copies: int. `dupe_factor` of the original: how often each document is used.
-        masking_rate: float. `masked_lm_prob`.
-        short_sequence_rate: float. `short_seq_prob`.
-        whole_words: bool. Whether all pieces of a word are masked together. As in the original a segment that begins
-            within a word, because it was cut there, adds to the last word of the segment before.
-
-    Returns:
-        list of `ExactInstance`.
-
-    Example:
-
-    >>> import random
     >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"]
-    >>> instances = exact_instances([5, 6, 7, 8], [[0, 2, 4]], vocabulary, random.Random(1), 16, 2, copies=1)
-    >>> instances[0].token_ids
+    >>> documents = TokenizedDocuments(np.array([5, 6, 7, 8]), [[0, 2, 4]])
+    >>> settings = InstanceSettings(sequence_length=16, max_predictions=2)
+    >>> make_exact_instances(documents, vocabulary, random.Random(1), settings, num_copies=1)[0].token_ids
     [2, 5, 4, 3, 5, 6, 7, 8, 3]
     """
-    masking = _Masking(vocabulary, rng, max_predictions, masking_rate, whole_words)
-    token_ids = np.asarray(token_ids).tolist()
-    documents = list(documents)
-    rng.shuffle(documents)
+    masking = _Masking(vocabulary, rng, settings)
+    token_ids = documents.token_ids.tolist()
+    shuffled_documents = list(documents.documents)
+    rng.shuffle(shuffled_documents)
     instances = [
-        masking.instance(token_ids, segments)
-        for _ in range(copies)
-        for index in range(len(documents))
-        for segments in document_segments(documents, index, sequence_length, rng, "nsp", short_sequence_rate)
+        masking.make_instance(token_ids, segments)
+        for _ in range(num_copies)
+        for index in range(len(shuffled_documents))
+        for segments in choose_segments(shuffled_documents, index, settings, rng)
     ]
     rng.shuffle(instances)
     return instances
 
 
 class _Masking:
-    """The original's masking. Its draws come between those that choose the sentences."""
+    """The original's masking, whose draws alternate with those that choose the sentences."""
 
-    def __init__(self, vocabulary, rng, max_predictions, rate, whole_words):
-        ids = {token: number for number, token in enumerate(vocabulary)}
+    def __init__(self, vocabulary: Sequence[str], rng: random.Random, settings: InstanceSettings) -> None:
+        ids = {token: token_id for token_id, token in enumerate(vocabulary)}
         self._cls, self._sep, self._mask = (ids[token] for token in ("[CLS]", "[SEP]", "[MASK]"))
-        self._words = list(ids.values())  # of an entry that stands twice, the place of the first and the id of the last
+        self._random_ids = list(ids.values())  # a duplicate entry has the position of the first and the id of the last
         self._continues_word = [token.startswith("##") for token in vocabulary]
         self._rng = rng
-        self._max_predictions = max_predictions
-        self._rate = rate
-        self._whole_words = whole_words
+        self._settings = settings
 
-    def instance(self, token_ids, segments):
+    def make_instance(self, token_ids: list[int], segments: Segments) -> ExactInstance:
         a, b = token_ids[segments.a_start : segments.a_end], token_ids[segments.b_start : segments.b_end]
         original = [self._cls, *a, self._sep, *b, self._sep]
         candidates = [*range(1, len(a) + 1), *range(len(a) + 2, len(original) - 1)]
-        words = self._words_of(original, candidates) if self._whole_words else [[place] for place in candidates]
-        masked, places = self._masked(original, words)
-        labels = [original[place] for place in places]
-        return ExactInstance(masked, len(a) + 2, bool(segments.label), places, labels)
+        if self._settings.whole_words:
+            words = self._group_words(original, candidates)
+        else:
+            words = [[position] for position in candidates]
+        masked, positions = self._mask_tokens(original, words)
+        labels = [original[position] for position in positions]
+        return ExactInstance(masked, len(a) + 2, bool(segments.label), positions, labels)
 
-    def _words_of(self, token_ids, candidates):
-        words = []
-        for place in candidates:
-            if words and self._continues_word[token_ids[place]]:
-                words[-1].append(place)
+    def _group_words(self, token_ids: list[int], candidates: list[int]) -> list[list[int]]:
+        words: list[list[int]] = []
+        for position in candidates:
+            if words and self._continues_word[token_ids[position]]:
+                words[-1].append(position)
             else:
-                words.append([place])
+                words.append([position])
         return words
 
-    def _masked(self, original, words):
-        rng = self._rng
-        rng.shuffle(words)
-        number = min(self._max_predictions, max(1, round(len(original) * self._rate)))
-        masked, places = list(original), []
+    def _mask_tokens(self, original: list[int], words: list[list[int]]) -> tuple[list[int], list[int]]:
+        self._rng.shuffle(words)
+        wanted = max(1, round(len(original) * self._settings.masking_rate))
+        num_masked = min(self._settings.max_predictions, wanted)
+        masked, positions = list(original), list[int]()
         for word in words:
-            if len(places) >= number:
+            if len(positions) >= num_masked:
                 break
-            if len(places) + len(word) > number:
+            if len(positions) + len(word) > num_masked:
                 continue
-            for place in word:
-                masked[place] = self._replacement(original[place])
-                places.append(place)
-        return masked, sorted(places)
+            for position in word:
+                masked[position] = self._replacement(original[position])
+                positions.append(position)
+        return masked, sorted(positions)
 
-    def _replacement(self, token_id):
-        rng = self._rng
-        if rng.random() < _MASK_SHARE:
+    def _replacement(self, token_id: int) -> int:
+        if self._rng.random() < _MASK_RATE:
             return self._mask
-        if rng.random() < _KEPT_SHARE_OF_OTHERS:
+        if self._rng.random() < _KEEP_RATE_OF_OTHERS:
             return token_id
-        return self._words[rng.randint(0, len(self._words) - 1)]
+        return self._random_ids[self._rng.randint(0, len(self._random_ids) - 1)]
 
 
-def write_exact(paths, instances, sequence_length, max_predictions, form, facts):
-    """Writes instances to files that take turns, as the original does.
-
-    Args:
-        paths: list of str. Each appears whole, with what made it beside it.
-        instances: list of `ExactInstance`.
-        sequence_length, max_predictions: int.
-        form: str, the names of the features: "bert" or "models".
-        facts: dict fit for JSON, what made them.
-
-    Raises:
-        FileExistsError, FileNotFoundError, ValueError: as `check_free`.
-    """
-    check_free(paths)
-    numbers = dict.fromkeys(paths, 0)
+def write_exact_instances(
+    paths: Sequence[str],
+    instances: Sequence[ExactInstance],
+    settings: InstanceSettings,
+    record_format: str,
+    metadata: Mapping[str, Any],
+) -> None:
+    """Writes instances to files in turn, like the original, each file with a sidecar that holds `metadata`."""
+    check_outputs(paths)
+    counts = dict.fromkeys(paths, 0)
     with ExitStack() as files:
-        writers = cycle([(path, files.enter_context(record_file(path))) for path in paths])
-        for batch in batches_of_arrays(instances, sequence_length, max_predictions):
-            for record in serialize(batch, form):
+        writers = cycle([(path, files.enter_context(open_record_file(path))) for path in paths])
+        for batch in _pad_batches(instances, settings):
+            for record in serialize_records(batch, record_format):
                 path, write = next(writers)
                 write(record)
-                numbers[path] += 1
+                counts[path] += 1
     for path in paths:
-        write_sidecar(path, {**facts, "mode": "exact", "form": form, "instances": numbers[path]})
+        settings_of_file = {"mode": "exact", "record_format": record_format, "instances": counts[path]}
+        write_sidecar(path, {**metadata, **settings_of_file})
 
 
-def check_free(paths):
-    """Refuses files that exist, so that nothing is overwritten, and those whose folder is not there.
-
-    Args:
-        paths: list of str.
-
-    Raises:
-        FileExistsError: if there is such a file, or the one that is to stand beside it.
-        FileNotFoundError: if there is no folder for it.
-        ValueError: if one is given twice.
-    """
+def check_outputs(paths: Sequence[str]) -> None:
+    """Raises an error if an output file exists, its folder does not, or a path is given twice."""
     for path in paths:
         for each in (path, path + SIDECAR_SUFFIX):
             if tf.io.gfile.exists(each):
                 raise FileExistsError(f"{each} exists; delete it, or give another name")
         folder = path.rpartition("/")[0]
         if folder and not tf.io.gfile.isdir(folder):
-            raise FileNotFoundError(f"there is no folder {folder} for {path}; make it")
+            raise FileNotFoundError(f"the folder {folder} of {path} does not exist; create it")
     if len(set(paths)) < len(paths):
-        raise ValueError(f"a file is given twice: {', '.join(paths)}")
+        raise ValueError(f"an output file is given twice: {', '.join(paths)}")
 
 
-def batches_of_arrays(instances, sequence_length, max_predictions, batch_size=1024):
-    """Instances as padded arrays, in their order.
-
-    Source: `write_instance_to_example_files` of `create_pretraining_data.py`.
-
-    Args:
-        instances: list of `ExactInstance`.
-        sequence_length, max_predictions: int, as for `exact_instances`.
-        batch_size: int.
-
-    Yields:
-        dict of arrays, as `InstanceMaker.make` gives them.
-
-    Example:
-
-    >>> instance = ExactInstance([2, 4, 3, 6, 3], 3, True, [1], [5])
-    >>> (batch,) = batches_of_arrays([instance], sequence_length=6, max_predictions=2)
-    >>> batch["token_ids"].tolist(), batch["masked_labels"].tolist()
-    ([[2, 4, 3, 6, 3, 0]], [[5, 0]])
-    """
-    for start in range(0, len(instances), batch_size):
-        batch = instances[start : start + batch_size]
-        lengths = [len(instance.token_ids) for instance in batch]
-        firsts = [instance.first_length for instance in batch]
-        positions = np.arange(sequence_length)
-        padding_mask = (positions < np.array(lengths)[:, None]).astype("int32")
+def _pad_batches(instances: Sequence[ExactInstance], settings: InstanceSettings) -> Iterator[dict[str, np.ndarray]]:
+    """Yields padded arrays by name, as in the original's `write_instance_to_example_files`."""
+    length, max_predictions = settings.sequence_length, settings.max_predictions
+    positions = np.arange(length)
+    for start in range(0, len(instances), _BATCH_SIZE):
+        batch = instances[start : start + _BATCH_SIZE]
+        lengths = np.array([len(instance.token_ids) for instance in batch])
+        first_lengths = np.array([instance.first_length for instance in batch])
+        padding_mask = (positions < lengths[:, None]).astype("int32")
         yield {
-            "token_ids": _padded([instance.token_ids for instance in batch], sequence_length),
+            "token_ids": _pad([instance.token_ids for instance in batch], length),
             "padding_mask": padding_mask,
-            "segment_ids": padding_mask * (positions >= np.array(firsts)[:, None]),
-            "masked_positions": _padded([instance.masked_positions for instance in batch], max_predictions),
-            "masked_labels": _padded([instance.masked_labels for instance in batch], max_predictions),
-            "masked_weights": _padded([[1] * len(instance.masked_positions) for instance in batch], max_predictions),
+            "segment_ids": padding_mask * (positions >= first_lengths[:, None]),
+            "masked_positions": _pad([instance.masked_positions for instance in batch], max_predictions),
+            "masked_labels": _pad([instance.masked_labels for instance in batch], max_predictions),
+            "masked_weights": _pad([[1] * len(instance.masked_positions) for instance in batch], max_predictions),
             "next_sentence_labels": np.array([instance.is_random_next for instance in batch], "int32"),
         }
 
 
-def _padded(rows, width):
+def _pad(rows: list[list[int]], width: int) -> np.ndarray:
     padded = np.zeros([len(rows), width], "int32")
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = row
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
     return padded

@@ -1,8 +1,12 @@
-"""What instances of pre-training are made of, in one place, with the paper's numbers."""
+"""Settings of pre-training instances, with the defaults of google-research/bert."""
 
-from dataclasses import dataclass, fields
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
 
-from keras_bert.pretraining.instances import NEXT_SENTENCE_TASKS, SHORTEST_SEQUENCE
+NEXT_SENTENCE_TASKS = ("nsp", "sop", "none")
+SHORTEST_SEQUENCE = 5  # [CLS], [SEP], [SEP] and one token per sentence; the original draws target lengths from 2 on
+_NUM_SPECIAL_TOKENS = {"nsp": 3, "sop": 3, "none": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,20 +14,20 @@ class InstanceSettings:
     """How text becomes instances. The defaults are those of google-research/bert `create_pretraining_data.py`.
 
     Args:
-        sequence_length: int. Most tokens, with [CLS] and [SEP].
-        max_predictions: int. Most masked tokens of an instance.
-        seed: int.
-        next_sentence: str, one of "nsp" (next or random sentences), "sop" (in order or swapped) and "none" (one
-            segment), as `document_segments` describes them.
-        short_sequence_rate: float. The share of documents whose instances are shorter.
-        fill_to_length: bool. False makes pairs of single sentences.
-        masking_rate: float. The share of tokens that are masked (arXiv 1810.04805, section 3.1).
-        whole_words: bool. Whether all pieces of a word are masked together.
-        mask_share, random_share: float. How many of the masked tokens become [MASK], and a random token; the others
-            stay.
+        sequence_length: Maximum number of tokens, `[CLS]` and `[SEP]` included; at least 5.
+        max_predictions: Maximum number of masked tokens per instance.
+        seed: Seed of all random choices.
+        next_sentence: `"nsp"` (actual or random next sentences), `"sop"` (sentences in order or swapped) or `"none"`
+            (one segment); see `keras_bert.pretraining.instances.choose_segments`.
+        short_sequence_rate: Fraction of documents whose instances are made shorter.
+        fill_to_length: Whether a segment holds as many sentences as fit. False makes pairs of single sentences.
+        masking_rate: Fraction of tokens that are masked (arXiv 1810.04805, section 3.1).
+        whole_words: Whether all wordpieces of a word are masked together.
+        mask_share: Fraction of the masked tokens that are replaced by `[MASK]`.
+        random_share: Fraction of the masked tokens that are replaced by a random token. The rest is unchanged.
 
     Raises:
-        ValueError: if a number is out of range, or `fill_to_length` is False with single segments.
+        ValueError: If a number is out of range, or `fill_to_length` is False with single segments.
 
     Example:
 
@@ -42,7 +46,7 @@ class InstanceSettings:
     mask_share: float = 0.8
     random_share: float = 0.1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.next_sentence not in NEXT_SENTENCE_TASKS:
             raise ValueError(
                 f"next_sentence must be one of {', '.join(NEXT_SENTENCE_TASKS)}, got {self.next_sentence!r}"
@@ -58,14 +62,19 @@ class InstanceSettings:
             raise ValueError(f"masking_rate must be above 0 and at most 1, got {self.masking_rate}")
         if not (self.mask_share >= 0 and self.random_share >= 0 and self.mask_share + self.random_share <= 1):
             raise ValueError(
-                "mask_share and random_share must be at least 0 and together at most 1, got "
+                "mask_share and random_share must be at least 0 and their sum at most 1, got "
                 f"{self.mask_share} and {self.random_share}"
             )
         if not 0 <= self.short_sequence_rate <= 1:
             raise ValueError(f"short_sequence_rate must be from 0 to 1, got {self.short_sequence_rate}")
         if self.next_sentence == "none" and not self.fill_to_length:
-            raise ValueError('fill_to_length=False makes pairs of sentences, and next_sentence="none" has no pairs')
+            raise ValueError('fill_to_length=False makes pairs of sentences, but next_sentence="none" has no pairs')
 
-    def to_dict(self):
-        """dict of the settings by name, fit for JSON."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    @property
+    def max_text_tokens(self) -> int:
+        """Maximum number of tokens without `[CLS]` and `[SEP]`."""
+        return self.sequence_length - _NUM_SPECIAL_TOKENS[self.next_sentence]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings as a dict that can be written as JSON."""
+        return dataclasses.asdict(self)

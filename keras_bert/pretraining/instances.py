@@ -1,29 +1,27 @@
-"""Which sentences make an instance of pre-training: next or random ones, in order or swapped, or one segment.
+"""Choice of the sentences of each pre-training instance.
 
-Documents are ranges of one array of tokens: a document is the list of the positions at which its sentences begin, and
-after them the position at which the last one ends. An instance is a `Segments` of such positions, so that choosing one
-costs the same whatever its length, and its tokens are copied once, at the end.
+Documents are ranges of one array of tokens: a document is the list of the positions at which its sentences start,
+followed by the end of its last sentence. An instance is a `Segments` of such positions, so that choosing it costs the
+same whatever its length; its tokens are copied once, at the end.
 """
 
+import random
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-NEXT_SENTENCE_TASKS = ("nsp", "sop", "none")
-# create_pretraining_data.py looks so often for a document that is not the one at hand.
-_TRIES_FOR_ANOTHER_DOCUMENT = 10
-# [CLS] and one [SEP] a segment.
-_ADDED_TO_PAIR, _ADDED_TO_SINGLE = 3, 2
-SHORTEST_SEQUENCE = 5  # a pair of one token each; the original draws short targets from 2 on
+from keras_bert.pretraining.instance_settings import InstanceSettings
+
+Documents = Sequence[Sequence[int]]
+
+_MAX_TRIES = 10  # of create_pretraining_data.py to draw another document than the current one
 
 
 class Segments(NamedTuple):
-    """One instance: positions in the array of tokens.
+    """Token ranges of one instance, and its next-sentence label.
 
-    Args:
-        a_start, a_end: int. The first segment's tokens.
-        b_start, b_end: int. The second segment's; equal where there is none.
-        label: int. 0 where the second segment follows the first, 1 where it is a random one ("nsp") or the two are
-            swapped ("sop").
+    The second range is empty for a single segment. The label is 1 if the second segment is random ("nsp") or the two
+    are swapped ("sop"), otherwise 0.
     """
 
     a_start: int
@@ -33,100 +31,72 @@ class Segments(NamedTuple):
     label: int
 
 
-def document_segments(
-    documents, index, sequence_length, rng, next_sentence="nsp", short_sequence_rate=0.1, fill_to_length=True
-):
-    """The instances of one document, in the order of its text.
+def choose_segments(
+    documents: Documents, index: int, settings: InstanceSettings, rng: random.Random
+) -> Iterator[Segments]:
+    """Yields the instances of document `index`, in the order of its text.
 
     Source: `create_instances_from_document` in google-research/bert `create_pretraining_data.py` (arXiv 1810.04805,
     appendix A.2), with the same draws in the same order for "nsp"; "sop" is arXiv 1909.11942, section 3.1; "none" is
     arXiv 1907.11692, section 4.2 (DOC-SENTENCES, cut at the token).
 
-    - "nsp": whole sentences until the target length is reached, cut in two between sentences at random; in half of
-      the cases, and where there is one sentence only, sentences of a random document take the second part's place,
-      which then goes to the next instance.
-    - "sop": the same cut in two, and in half of the cases swapped. It needs two sentences: the last one of a document
-      is taken with the one before it, and a document of one sentence gives nothing.
-    - "none": one segment of as many tokens as the target length, cut within sentences.
+    - "nsp": Whole sentences are taken until the target length is reached, and split in two between sentences at
+      random. In half of the cases, and always if there is only one sentence, sentences of a random document replace
+      the second part, which is then used by the next instance.
+    - "sop": The same split, swapped in half of the cases. It needs two sentences: the last sentence of a document is
+      paired with the one before it, and a document of one sentence yields nothing.
+    - "none": One segment of the target length, cut within sentences.
 
-    Args:
-        documents: list of lists of int, as this module's documentation says.
-        index: int, the document.
-        sequence_length: int. Most tokens, with [CLS] and [SEP].
-        rng: `random.Random`. Between two instances the caller may draw from it, as the original's masking does.
-        next_sentence: str, one of "nsp", "sop" and "none".
-        short_sequence_rate: float. The share of documents that get a target length drawn between 2 and the most.
-        fill_to_length: bool. False makes pairs of single sentences, of whatever length they are.
+    The caller may draw from `rng` between two instances, as the original's masking does.
 
-    Yields:
-        `Segments`.
-
-    Example:
-
-    >>> import random
     >>> documents = [[0, 4, 9], [9, 12]]  # two sentences of 4 and 5 tokens, and one of 3
-    >>> list(document_segments(documents, 0, 16, random.Random(1)))
+    >>> list(choose_segments(documents, 0, InstanceSettings(sequence_length=16), random.Random(1)))
     [Segments(a_start=0, a_end=4, b_start=9, b_end=12, label=1),
      Segments(a_start=4, a_end=9, b_start=9, b_end=12, label=1)]
     """
-    most = most_tokens(sequence_length, next_sentence)
-    target = most
-    if rng.random() < short_sequence_rate:
-        target = rng.randint(2, most)
-    if next_sentence == "none":
+    max_tokens = target = settings.max_text_tokens
+    if rng.random() < settings.short_sequence_rate:
+        target = rng.randint(2, max_tokens)
+    if settings.next_sentence == "none":
         yield from _single_segments(documents[index], target)
-    elif next_sentence == "sop":
-        yield from _ordered_pairs(documents[index], target, most, rng, fill_to_length)
+    elif settings.next_sentence == "sop":
+        yield from _ordered_pairs(documents[index], target, max_tokens, rng, settings.fill_to_length)
     else:
-        yield from _next_sentence_pairs(documents, index, target, most, rng, fill_to_length)
+        yield from _next_sentence_pairs(documents, index, target, max_tokens, rng, settings.fill_to_length)
 
 
-def most_tokens(sequence_length, next_sentence):
-    """The most tokens of text in an instance.
-
-    Args:
-        sequence_length: int, with [CLS] and [SEP].
-        next_sentence: str.
-
-    Returns:
-        int.
-
-    Example:
-
-    >>> most_tokens(128, "nsp")
-    125
-    """
-    return sequence_length - (_ADDED_TO_SINGLE if next_sentence == "none" else _ADDED_TO_PAIR)
-
-
-def _next_sentence_pairs(documents, index, target, most, rng, fill_to_length):
+def _next_sentence_pairs(
+    documents: Documents, index: int, target: int, max_tokens: int, rng: random.Random, fill_to_length: bool
+) -> Iterator[Segments]:
     document = documents[index]
-    first, last = 0, len(document) - 1  # sentences; the last is one past them
+    first, last = 0, len(document) - 1  # indices of sentences; the last one is exclusive
     while first < last:
-        end = _end_of_chunk(document, first, target, fill_to_length)
-        a_sentences = 1
+        end = _chunk_end(document, first, target, fill_to_length)
+        num_a_sentences = 1
         if end - first >= 2:
-            a_sentences = rng.randint(1, end - first - 1)
-        middle = first + a_sentences
+            num_a_sentences = rng.randint(1, end - first - 1)
+        middle = first + num_a_sentences
         is_random = end - first == 1 or rng.random() < 0.5
         if is_random:
             b = _random_segment(documents, index, target - (document[middle] - document[first]), rng, fill_to_length)
-            end = middle  # what was not used goes to the next instance
+            end = middle  # the next instance uses the rest
         else:
             b = document[middle], document[end]
-        yield Segments(*_truncate(document[first], document[middle], *b, most, rng), int(is_random))
+        yield Segments(*_truncate(document[first], document[middle], *b, max_tokens, rng), int(is_random))
         first = end
 
 
-def _end_of_chunk(document, first, target, fill_to_length):
-    """One past the last sentence of those that together have the target's number of tokens, or are the last ones."""
+def _chunk_end(document: Sequence[int], first: int, target: int, fill_to_length: bool) -> int:
+    """Returns the exclusive end of the sentences that together reach the target length, or of the document."""
     if not fill_to_length:
         return min(first + 2, len(document) - 1)
     return min(bisect_left(document, document[first] + target, first + 1), len(document) - 1)
 
 
-def _random_segment(documents, index, length, rng, fill_to_length):
-    for _ in range(_TRIES_FOR_ANOTHER_DOCUMENT):
+def _random_segment(
+    documents: Documents, index: int, length: int, rng: random.Random, fill_to_length: bool
+) -> tuple[int, int]:
+    for _ in range(_MAX_TRIES):
         other = rng.randint(0, len(documents) - 1)
         if other != index:
             break
@@ -134,37 +104,41 @@ def _random_segment(documents, index, length, rng, fill_to_length):
     first = rng.randint(0, len(document) - 2)
     if not fill_to_length:
         return document[first], document[first + 1]
-    return document[first], document[_end_of_chunk(document, first, length, fill_to_length)]
+    return document[first], document[_chunk_end(document, first, length, fill_to_length)]
 
 
-def _truncate(a_start, a_end, b_start, b_end, most, rng):
-    """Takes tokens from the longer segment, from the second on a tie, at its beginning or its end, until both fit."""
+def _truncate(
+    a_start: int, a_end: int, b_start: int, b_end: int, max_tokens: int, rng: random.Random
+) -> tuple[int, int, int, int]:
+    """Removes tokens at random ends of the longer segment, of the second one on a tie, until both fit."""
     a_length, b_length = a_end - a_start, b_end - b_start
-    while a_length + b_length > most:
-        from_beginning = rng.random() < 0.5
+    while a_length + b_length > max_tokens:
+        at_start = rng.random() < 0.5
         if a_length > b_length:
             a_length -= 1
-            a_start += from_beginning
+            a_start += at_start
         else:
             b_length -= 1
-            b_start += from_beginning
+            b_start += at_start
     return a_start, a_start + a_length, b_start, b_start + b_length
 
 
-def _ordered_pairs(document, target, most, rng, fill_to_length):
+def _ordered_pairs(
+    document: Sequence[int], target: int, max_tokens: int, rng: random.Random, fill_to_length: bool
+) -> Iterator[Segments]:
     first, last = 0, len(document) - 1
     while first < last and last > 1:
         first = min(first, last - 2)
-        end = max(_end_of_chunk(document, first, target, fill_to_length), first + 2)
+        end = max(_chunk_end(document, first, target, fill_to_length), first + 2)
         middle = rng.randint(first + 1, end - 1)
         parts = [(document[first], document[middle]), (document[middle], document[end])]
         is_swapped = rng.random() < 0.5
         a, b = reversed(parts) if is_swapped else parts
-        yield Segments(*_truncate(*a, *b, most, rng), int(is_swapped))
+        yield Segments(*_truncate(*a, *b, max_tokens, rng), int(is_swapped))
         first = end
 
 
-def _single_segments(document, target):
+def _single_segments(document: Sequence[int], target: int) -> Iterator[Segments]:
     end = document[-1]
     for start in range(document[0], end, target):
         stop = min(start + target, end)

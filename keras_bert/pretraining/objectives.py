@@ -1,4 +1,4 @@
-"""Instances of pre-training as a model takes them: inputs and labels, of masked words or of a language model."""
+"""Inputs and labels of the pre-training objectives: masked words, or a language model in either direction."""
 
 import tensorflow as tf
 
@@ -8,19 +8,21 @@ OBJECTIVES = (MASKED, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 _LABEL_NAMES = ("masked_labels", "masked_weights", "next_sentence_labels", "next_sentence_weights")
 
 
-def inputs_and_labels(instances, objective=MASKED):
-    """Parts a batch of instances into what a model is given and what it is to predict.
+def inputs_and_labels(
+    instances: dict[str, tf.Tensor], objective: str = MASKED
+) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """Splits a batch of instances into the inputs and the labels of `BertPretrainer`.
 
     Args:
-        instances: dict of tensors, as of `InstanceMaker.make` or, packed, of `packed`.
-        objective: str. "mlm": the masked words, from both sides (arXiv 1810.04805, section 3.1). "left_to_right" or
-            "right_to_left": every word from those before it, or after it, with nothing masked (section 5.1, LTR).
+        instances: A batch of `text_batches`, `shard_batches` or, packed, of `pack_dataset`.
+        objective: `"mlm"` predicts masked words from both sides (arXiv 1810.04805, section 3.1). `"left_to_right"` and
+            `"right_to_left"` predict every word from those before or after it, with nothing masked (section 5.1, LTR).
 
     Returns:
-        A pair of dicts of tensors, the inputs and the labels of `BertPretrainer`.
+        A pair of dicts of tensors, inputs and labels.
 
     Raises:
-        ValueError: if the objective is unknown.
+        ValueError: If the objective is unknown.
 
     Example:
 
@@ -40,18 +42,18 @@ def inputs_and_labels(instances, objective=MASKED):
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
     if objective != MASKED:
-        instances = _neighbours_as_labels(instances, objective)
+        instances = _label_with_neighbors(instances, objective)
     labels = {name: instances[name] for name in _LABEL_NAMES if name in instances}
     return {name: values for name, values in instances.items() if name not in labels}, labels
 
 
-def _neighbours_as_labels(instances, objective):
-    """Each position has the label of the next one, or the one before, of the same sequence."""
-    token_ids = _without_masks(instances)
+def _label_with_neighbors(instances: dict[str, tf.Tensor], objective: str) -> dict[str, tf.Tensor]:
+    """Labels each position with the next (or previous) token of the same sequence."""
+    token_ids = _unmask(instances)
     sequences = instances.get("sequence_ids", instances["padding_mask"])  # 0 on padding
     before, after = slice(None, -1), slice(1, None)
     here, there = (before, after) if objective == LEFT_TO_RIGHT else (after, before)
-    belongs = (sequences[:, here] == sequences[:, there]) & (sequences[:, there] != 0)
+    is_same_sequence = (sequences[:, here] == sequences[:, there]) & (sequences[:, there] != 0)
     positions = tf.range(tf.shape(token_ids)[1])[None, here]
     labels = token_ids[:, there]
     return {
@@ -59,12 +61,12 @@ def _neighbours_as_labels(instances, objective):
         "token_ids": token_ids,
         "masked_positions": tf.broadcast_to(positions, tf.shape(labels)),
         "masked_labels": labels,
-        "masked_weights": tf.cast(belongs, tf.float32),
+        "masked_weights": tf.cast(is_same_sequence, tf.float32),
     }
 
 
-def _without_masks(instances):
-    """The tokens as they were before some were masked."""
+def _unmask(instances: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the token ids before masking."""
     is_masked = instances["masked_weights"] > 0
     rows = tf.cast(tf.where(is_masked)[:, :1], tf.int32)
     positions = tf.boolean_mask(instances["masked_positions"], is_masked)[:, None]

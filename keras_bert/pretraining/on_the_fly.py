@@ -1,60 +1,64 @@
-"""Batches for pre-training made from prepared text while the model trains: other sentences and masks in every epoch.
+"""Pre-training batches made from prepared text during training, with new sentences and masks in every epoch.
 
-A pass over the text is an epoch, and uses what `streaming` would write as a copy of that number: the same instances, by
-the same code. Shards come in another order in each epoch, a function of (seed, epoch), and are dealt out to the workers
-one by one, going on from one epoch to the next: in an epoch each shard is one worker's, and over several epochs all
-workers have the same number of them. Within a shard instances are in random order, and so many shards are mixed as are
-open at once: an instance is never far from others of the texts of its shard.
+A pass over the text is an epoch, and uses the instances that `streaming` would write as the copy of that number. The
+order of the shards is a function of (seed, epoch). Shards are dealt to the workers in turn, also across epochs: within
+an epoch each shard belongs to one worker, and over several epochs all workers get the same number of them. Instances
+are in random order within a shard, and those of `_OPEN_SHARDS` shards are interleaved.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.python_operation import python_operation
 from keras_bert.data.random_order import random_key, shuffled
 from keras_bert.data.worker_pipeline import check_numbers, resumable_options
-from keras_bert.pretraining.instance_maker import COLUMNS, InstanceMaker
+from keras_bert.pretraining.instance_maker import NUM_COLUMNS, InstanceMaker
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.shards import Shard
+from keras_bert.text.tokenizer import BertTokenizer
 
-_ORDER_OF_SHARDS = 0
-_INSTANCES_AT_ONCE = 64
-_SHARDS_AT_ONCE = 2
+_SHARD_ORDER = 0  # purpose of the random key
+_CHUNK_SIZE = 64  # instances
+_OPEN_SHARDS = 2  # whose instances are interleaved; two more are in memory
 
 
-@tf.autograph.experimental.do_not_convert  # nothing in it to rewrite: the first batch comes sooner
+@tf.autograph.experimental.do_not_convert  # there is nothing to convert: the first batch is ready sooner
 def text_batches(
-    plan,
-    tokenizer,
-    settings,
-    batch_size,
-    worker_index=0,
-    num_workers=1,
-    shards_at_once=_SHARDS_AT_ONCE,
-    first_epoch=0,
-    epochs=None,
-):
-    """Batches of instances from shards of text.
+    plan: Sequence[Shard],
+    tokenizer: BertTokenizer,
+    settings: InstanceSettings,
+    batch_size: int,
+    worker_index: int = 0,
+    num_workers: int = 1,
+    first_epoch: int = 0,
+    epochs: int | None = None,
+) -> tf.data.Dataset:
+    """Makes batches of instances from shards of text.
 
     Args:
-        plan: list of `Shard`, the same on all workers.
-        tokenizer: `BertTokenizer`.
-        settings: `InstanceSettings`.
-        batch_size: int. Instances in a batch of this worker; the last ones of a dataset that ends may be left out.
-        worker_index, num_workers: int. A worker takes every `num_workers`-th shard.
-        shards_at_once: int. Shards whose instances are mixed; so many and two more are in memory.
-        first_epoch: int.
-        epochs: int or None. How many; None is without end.
+        plan: Shards of `plan_shards`, the same on all workers.
+        tokenizer: Tokenizer of the model.
+        settings: Settings of the instances.
+        batch_size: Instances per batch of this worker. The last ones of a finite dataset may be left out.
+        worker_index: Number of this worker, from 0.
+        num_workers: Number of workers; each takes every `num_workers`-th shard.
+        first_epoch: Number of the first epoch.
+        epochs: Number of epochs; None is unlimited.
 
     Returns:
-        tf.data.Dataset of dicts of tensors [batch_size, ...], as of `InstanceMaker.make`. Its iterator can be
-        checkpointed; restored, it reads the shards again that were in use.
+        A dataset of dicts of tensors `[batch_size, ...]`: `token_ids`, `segment_ids`, `padding_mask`,
+        `masked_positions`, `masked_labels`, `masked_weights`, `next_sentence_labels`. Its iterator can be
+        checkpointed; when restored, it reads the shards again that were in use.
 
     Raises:
-        ValueError: if there are fewer shards than workers, a number is out of range, the first shard is not UTF-8, or
-            no document gives an instance. What is wrong with another shard is an error of the iterator when it is
-            read, `tf.errors.InvalidArgumentError` with the same message.
+        ValueError: If there are fewer shards than workers, a number is out of range, the first shard is not UTF-8, or
+            no document gives an instance. A defect of another shard is a `tf.errors.InvalidArgumentError` of the
+            iterator with the same message.
 
     Example:
 
-    >>> from keras_bert.pretraining.instance_settings import InstanceSettings
     >>> from keras_bert.pretraining.shards import plan_shards
     >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
     >>> _ = path.write_text("a b\\nb a\\n\\na\\nb\\n")
@@ -66,47 +70,45 @@ def text_batches(
     >>> next(iter(batches))["token_ids"].shape
     TensorShape([2, 8])
     """
-    check_numbers(worker_index, num_workers, first_epoch, epochs, batch_size=batch_size, shards_at_once=shards_at_once)
+    check_numbers(worker_index, num_workers, first_epoch, epochs, batch_size=batch_size)
     if len(plan) < num_workers:
-        raise ValueError(
-            f"the text has {len(plan)} shards, and there are {num_workers} workers; make smaller shards (shard_bytes)"
-        )
+        raise ValueError(f"got {len(plan)} shards for {num_workers} workers; make smaller shards (shard_bytes)")
     maker = InstanceMaker(tokenizer, settings)
-    _check_instances(plan, maker)
+    _check_has_instances(plan, maker)
 
-    def shards_of_epoch(epoch):
-        order = shuffled(tf.range(len(plan)), random_key(settings.seed, _ORDER_OF_SHARDS, epoch))
+    def order_shards(epoch: tf.Tensor) -> tf.data.Dataset:
+        order = shuffled(tf.range(len(plan)), random_key(settings.seed, _SHARD_ORDER, epoch))
         return tf.data.Dataset.from_tensor_slices(order).map(lambda index: (index, epoch))
 
-    def chosen(index, epoch):
-        shard = plan[index]
+    def choose(index: np.ndarray, epoch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shard = plan[int(index)]
         documents = maker.read(shard)
         return documents.token_ids, maker.choose(documents, shard.number, int(epoch))
 
-    def read(index, epoch):
-        token_ids, rows = python_operation(chosen, [index, epoch], (tf.int32, tf.int64))
-        return tf.ensure_shape(token_ids, [None]), tf.ensure_shape(rows, [None, COLUMNS])
+    def read(index: tf.Tensor, epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        token_ids, rows = python_operation(choose, [index, epoch], (tf.int32, tf.int64))
+        return tf.ensure_shape(token_ids, [None]), tf.ensure_shape(rows, [None, NUM_COLUMNS])
 
-    def instances(token_ids, rows):
-        chunks = tf.data.Dataset.from_tensor_slices(rows).batch(_INSTANCES_AT_ONCE)
+    def make_instances(token_ids: tf.Tensor, rows: tf.Tensor) -> tf.data.Dataset:
+        chunks = tf.data.Dataset.from_tensor_slices(rows).batch(_CHUNK_SIZE)
         return chunks.map(lambda chunk: maker.make(token_ids, chunk))
 
     end = tf.int64.max if epochs is None else first_epoch + epochs
-    first_shard = (worker_index - first_epoch * len(plan)) % num_workers  # as if it had begun with epoch 0
-    shards = tf.data.Dataset.range(first_epoch, end).flat_map(shards_of_epoch).shard(num_workers, first_shard)
-    # The next shard is read and its sentences are chosen while the ones before it are used up.
-    chunks = shards.map(read, num_parallel_calls=1).prefetch(1).interleave(instances, cycle_length=shards_at_once)
+    first_shard = (worker_index - first_epoch * len(plan)) % num_workers  # as if training had started with epoch 0
+    shards = tf.data.Dataset.range(first_epoch, end).flat_map(order_shards).shard(num_workers, first_shard)
+    # The next shard is read while the instances of the current ones are used.
+    chunks = shards.map(read, num_parallel_calls=1).prefetch(1).interleave(make_instances, cycle_length=_OPEN_SHARDS)
     return chunks.unbatch().batch(batch_size, drop_remainder=True).prefetch(2).with_options(resumable_options())
 
 
-def _check_instances(plan, maker):
-    """Reads up to the first shard that gives something: a dataset without end would else look for it without end."""
+def _check_has_instances(plan: Sequence[Shard], maker: InstanceMaker) -> None:
+    """Reads up to the first shard with instances: an unlimited dataset without any would search forever."""
     for shard in plan:
         if len(maker.choose(maker.read(shard), shard.number, 0)):
             return
-    needed = "two sentences" if maker.settings.next_sentence == "sop" else "a sentence"
+    needed = "two sentences" if maker.settings.next_sentence == "sop" else "one sentence"
     raise ValueError(
-        f"the text gives no instances: next_sentence={maker.settings.next_sentence!r} needs documents of {needed} or "
-        f"more, and there is none in {plan[0].pieces[0][0]} and the other files. Prepared text has one sentence a line "
-        "and a blank line between documents (python -m tools.prepare_corpus makes it)"
+        f"the text gives no instances: next_sentence={maker.settings.next_sentence!r} needs documents of at least "
+        f"{needed}, and there is none in {plan[0].ranges[0][0]} and the other files. Prepared text has one sentence "
+        "per line and a blank line between documents (python -m tools.prepare_corpus writes it)"
     )

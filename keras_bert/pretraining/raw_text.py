@@ -1,9 +1,11 @@
-"""Documents of sentences from files of any text."""
+"""Documents of sentences from files of raw text."""
 
 import codecs
 import collections
-import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from absl import logging
 
@@ -13,37 +15,62 @@ from keras_bert.data.formats.text_lines import FilePlace, check_text, decode_lin
 from keras_bert.io.row_errors import BadRows
 from keras_bert.pretraining.paragraphs import AUTO, BLANK_LINE, LINE, check_layout, join_paragraphs
 from keras_bert.pretraining.sentences import check_language, split_sentences
+from keras_bert.typing import PathLike
 
 TEXT = "text"
 JSON_LINES = "jsonl"
-FORMS = (TEXT, JSON_LINES)
+FILE_FORMATS = (TEXT, JSON_LINES)
 FILE = "file"
-DOCUMENT_PARTS = (FILE, LINE, BLANK_LINE)
+DOCUMENT_UNITS = (FILE, LINE, BLANK_LINE)
 
-_LOGGED_FILES = 5
+_MAX_LOGGED_FILES = 5
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-@dataclasses.dataclass
+@dataclass(frozen=True)
+class CorpusFormat:
+    """How files of raw text are read.
+
+    Args:
+        file_format: "text", or "jsonl": each line is a JSON object with the text of a document.
+        text_field: Key of the text in the JSON objects.
+        document_per: Part of a text file that is a document: "file", "line", or "blank_line" for the lines between
+            blank lines.
+        language: Language code of the texts, for `split_sentences`.
+        encoding: Encoding of text files, in which a line feed is the byte 0x0a. JSON Lines are UTF-8.
+        paragraph_end: How lines form paragraphs, as for `detect_layout`; "auto" detects it for each document.
+        hyphens: Treatment of hyphens at line ends, as for `detect_layout`.
+    """
+
+    file_format: str = TEXT
+    text_field: str = "text"
+    document_per: str = FILE
+    language: str = "en"
+    encoding: str = "utf-8"
+    paragraph_end: str = AUTO
+    hyphens: str = AUTO
+
+    def __post_init__(self) -> None:
+        if self.file_format not in FILE_FORMATS:
+            raise ValueError(f"file_format must be one of {FILE_FORMATS}, got {self.file_format!r}")
+        if self.document_per not in DOCUMENT_UNITS:
+            raise ValueError(f"document_per must be one of {DOCUMENT_UNITS}, got {self.document_per!r}")
+        check_encoding(self.encoding)
+        is_utf_8 = codecs.lookup(self.encoding).name == "utf-8"
+        if self.file_format == JSON_LINES and not (self.document_per == FILE and is_utf_8):
+            raise ValueError(
+                "in JSON Lines every line is a document, in UTF-8: document_per and encoding must keep their defaults, "
+                f"got document_per={self.document_per!r}, encoding={self.encoding!r}"
+            )
+        check_layout(self.paragraph_end, self.hyphens)
+        check_language(self.language)
+
+
+@dataclass
 class CorpusCounts:
-    """What was read and found.
+    """Numbers of files, documents, paragraphs, sentences and bytes read.
 
-    Attributes:
-        files: int. Files read, also in part.
-        empty_files: int. Those without any text.
-        documents, paragraphs, sentences: int. What was found in them.
-        empty_documents: int. JSON objects whose text holds nothing but white space.
-        bytes_read: int. Bytes of the files, as they are stored.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "story.txt"
-    >>> _ = path.write_text("Rain fell. Nobody came.")
-    >>> counts = CorpusCounts()
-    >>> for document in read_documents(path, counts=counts):
-    ...     pass
-    >>> counts.documents, counts.sentences, counts.bytes_read
-    (1, 2, 23)
+    `empty_files` are those without text, `empty_documents` the JSON objects whose text is white space.
     """
 
     files: int = 0
@@ -56,48 +83,32 @@ class CorpusCounts:
 
 
 def read_documents(
-    paths,
-    form=TEXT,
-    text_field="text",
-    document_per=FILE,
-    language="en",
-    encoding="utf-8",
-    paragraph_end=AUTO,
-    hyphens=AUTO,
-    bad_rows=None,
-    counts=None,
-):
-    """Documents of sentences, read as they are taken.
+    paths: PathLike | Iterable[PathLike],
+    corpus_format: CorpusFormat | None = None,
+    bad_rows: BadRows | None = None,
+    counts: CorpusCounts | None = None,
+) -> Iterator[Iterator[str]]:
+    """Reads documents of sentences lazily.
 
-    Byte order marks and line ends of all kinds (LF, CRLF, CR) are removed, wrapped lines joined, white space becomes
-    single spaces, paragraphs are split into sentences. In memory is one line of the file (an error if it is longer than
-    64 MiB), one paragraph, and a block of 262,144 characters that shows how lines make paragraphs; of a JSON Lines file
-    one object.
+    Byte order marks and line ends (LF, CRLF, CR) are removed, wrapped lines are joined, white space becomes single
+    spaces, and paragraphs are split into sentences. In memory are one line of the file (at most 64 MiB), one paragraph,
+    and a block of 262,144 characters from which the layout is detected; of a JSON Lines file one object.
 
     Args:
-        paths: str or Path, or a list of them; of files, decompressed if their names end in `.gz`, or glob patterns.
-        form: str. "text", or "jsonl": a JSON object on every line, each a document.
-        text_field: str. The key of an object's text.
-        document_per: str. What of a text file is one document: "file", "line", or "blank_line", what stands between
-            blank lines.
-        language: str. The code of the texts' language, as for `split_sentences`.
-        encoding: str. That of text files, one in which a line feed is the byte 0x0a; JSON Lines are UTF-8.
-        paragraph_end, hyphens: str. How lines make paragraphs, as for `detect_layout`; "auto" finds out for each
-            document.
-        bad_rows: a `BadRows`, told of lines that are not in the encoding or hold a NUL character, and of JSON objects
-            without a text; a paragraph ends there. None takes the first one for an error.
-        counts: a `CorpusCounts` that is added to, or None.
+        paths: Files, decompressed if their names end in `.gz`, or glob patterns.
+        corpus_format: Format of the files. Defaults to `CorpusFormat()`.
+        bad_rows: Policy for lines that are not in the encoding or contain a NUL character, and for JSON objects without
+            text; a paragraph ends there. By default the first one is an error.
+        counts: Counts that are updated while documents are read.
 
     Returns:
-        Iterator of documents, each an iterator of str, the sentences, none of them empty or with a line break. Each
-        document holds at least one, and must be read before the next is taken: what is left of it then is lost.
+        An iterator of documents, each a non-empty iterator of sentences without line breaks. A document must be read
+        before the next one is taken.
 
     Raises:
-        FileNotFoundError: if a file does not exist, or a pattern matches none.
-        ValueError: if an argument is not one of the allowed, or, when it is read, if a file is UTF-16, a broken gzip
-            file, or has too long a line.
-        BadRowError: on a bad line or object, unless `bad_rows` skips it; with its place in the file.
-        ImportError: if sentencex is not installed.
+        FileNotFoundError: If a file does not exist, or no file matches a pattern.
+        ValueError: On reading, if a file is UTF-16, a damaged gzip file, or has too long a line.
+        BadRowError: On a bad line or object, unless `bad_rows` skips it.
 
     Example:
 
@@ -106,120 +117,107 @@ def read_documents(
     >>> [list(document) for document in read_documents(path)]
     [['It was a dark and stormy night.', 'Rain fell.']]
     """
-    paths = find_files(paths)
-    _check_form(form, document_per, encoding)
-    check_layout(paragraph_end, hyphens)
-    check_language(language)
-    bad_rows = BadRows() if bad_rows is None else bad_rows
+    settings = CorpusFormat() if corpus_format is None else corpus_format
     counts = CorpusCounts() if counts is None else counts
+    bad_rows = BadRows() if bad_rows is None else bad_rows
 
-    def documents_of(path):
-        if form == JSON_LINES:
-            return _object_lines(path, text_field, bad_rows, counts)
-        return _parts(_text_lines(path, encoding, bad_rows, counts), document_per)
-
-    def sentences_of(lines):
-        for paragraph in join_paragraphs(lines, paragraph_end, hyphens):
+    def split(lines: Iterable[str]) -> Iterator[str]:
+        for paragraph in join_paragraphs(lines, settings.paragraph_end, settings.hyphens):
             counts.paragraphs += 1
-            for sentence in split_sentences(paragraph, language):
+            for sentence in split_sentences(paragraph, settings.language):
                 counts.sentences += 1
                 yield sentence
 
-    return _read_files(paths, documents_of, sentences_of, counts)
+    def read(paths: Iterable[Path]) -> Iterator[Iterator[str]]:
+        for path in paths:
+            counts.files += 1
+            num_documents = counts.documents
+            for lines in _read_document_lines(path, settings, bad_rows, counts):
+                sentences = split(lines)
+                first = next(sentences, None)
+                if first is not None:
+                    counts.documents += 1
+                    yield itertools.chain([first], sentences)
+                    # The next document starts after the sentences that the caller has not taken.
+                    collections.deque(sentences, maxlen=0)
+            if counts.documents == num_documents:
+                _count_empty_file(path, counts)
+
+    return read(find_files(paths))
 
 
-def check_encoding(encoding):
-    """Raises if lines of text cannot be found before they are decoded.
-
-    Args:
-        encoding: str. The name of an encoding.
-
-    Raises:
-        ValueError: if it is unknown, or a line feed is not the byte 0x0a in it.
-
-    Example:
-
-    >>> check_encoding("utf-16")
-    Traceback (most recent call last):
-    ValueError: lines cannot be told in the encoding 'utf-16'; convert the files to UTF-8
-    """
+def check_encoding(encoding: str) -> None:
+    """Raises a ValueError if an encoding is unknown, or a line feed is not the byte 0x0a in it."""
     try:
-        is_line_feed = b"\n".decode(encoding) == "\n"
+        has_line_feeds = b"\n".decode(encoding) == "\n"
     except LookupError:
         raise ValueError(
             f"unknown encoding {encoding!r}; give a name such as 'utf-8', 'latin-1' or 'gb18030'"
         ) from None
     except UnicodeError:
-        is_line_feed = False
-    if not is_line_feed:
-        raise ValueError(f"lines cannot be told in the encoding {encoding!r}; convert the files to UTF-8")
+        has_line_feeds = False
+    if not has_line_feeds:
+        raise ValueError(f"line ends cannot be found in the encoding {encoding!r}; convert the files to UTF-8")
 
 
-def _check_form(form, document_per, encoding):
-    if form not in FORMS:
-        raise ValueError(f"unknown form {form!r}; allowed are {FORMS}")
-    if document_per not in DOCUMENT_PARTS:
-        raise ValueError(f"unknown document_per {document_per!r}; allowed are {DOCUMENT_PARTS}")
-    check_encoding(encoding)
-    if form == JSON_LINES and (document_per != FILE or codecs.lookup(encoding).name != "utf-8"):
-        raise ValueError(
-            f"a row of JSON Lines is a document, and UTF-8; got document_per={document_per!r}, encoding={encoding!r}"
-        )
+def _read_document_lines(
+    path: Path, settings: CorpusFormat, bad_rows: BadRows, counts: CorpusCounts
+) -> Iterator[Iterable[str]]:
+    """Yields the lines of each document of a file."""
+    if settings.file_format == JSON_LINES:
+        yield from _read_objects(path, settings.text_field, bad_rows, counts)
+        return
+    lines = _read_text_lines(path, settings.encoding, bad_rows, counts)
+    if settings.document_per == FILE:
+        yield lines
+    elif settings.document_per == LINE:
+        yield from ([line] for line in lines if line and not line.isspace())
+    else:
+        for is_filled, group in itertools.groupby(lines, key=lambda line: bool(line) and not line.isspace()):
+            if is_filled:
+                yield group
 
 
-def _read_files(paths, documents_of, sentences_of, counts):
-    for path in paths:
-        counts.files += 1
-        is_empty = True
-        for lines in documents_of(path):
-            sentences = sentences_of(lines)
-            first = next(sentences, None)
-            if first is not None:
-                is_empty = False
-                counts.documents += 1
-                yield itertools.chain([first], sentences)
-                # What the caller left is read all the same, as the next document begins behind it.
-                collections.deque(sentences, maxlen=0)
-        if is_empty:
-            counts.empty_files += 1
-            if counts.empty_files <= _LOGGED_FILES:
-                logging.warning("no text in %s", path)
-            if counts.empty_files == _LOGGED_FILES:
-                logging.warning("further files without text are only counted")
+def _count_empty_file(path: Path, counts: CorpusCounts) -> None:
+    counts.empty_files += 1
+    if counts.empty_files <= _MAX_LOGGED_FILES:
+        logging.warning("no text in %s", path)
+    if counts.empty_files == _MAX_LOGGED_FILES:
+        logging.warning("further files without text are only counted")
 
 
-def _text_lines(path, encoding, bad_rows, counts):
-    """The lines of a file, without their ends; a blank one for each that cannot be used."""
+def _read_text_lines(path: Path, encoding: str, bad_rows: BadRows, counts: CorpusCounts) -> Iterator[str]:
+    """Yields the lines of a file without their ends; a blank line for each one that cannot be used."""
     place = FilePlace()
-    for number, line in _counting_bytes(numbered_lines(path, place), place, counts):
+    for number, line in _count_bytes(numbered_lines(path, place), place, counts):
         try:
             text = decode_line(line, encoding, place.line_offset)
         except ValueError as error:
-            bad_rows.report(path, number, f"{error}; if the file is in another encoding, give it (encoding)")
+            bad_rows.report(path, number, f"{error}; if the file has another encoding, specify it (encoding)")
             yield ""
         else:
-            yield from _lines_of(text)
+            yield from _split_lines(text)
 
 
-def _object_lines(path, text_field, bad_rows, counts):
-    """The lines of each object's text; of none that holds nothing but white space."""
+def _read_objects(path: Path, text_field: str, bad_rows: BadRows, counts: CorpusCounts) -> Iterator[list[str]]:
+    """Yields the lines of the text of each object, except white space."""
     if not any(line.strip() for _, line in numbered_lines(path)):
         return
     place = FilePlace()
     rows = read_values(path, [text_field], bad_rows, place)
-    for number, (text,) in _counting_bytes(rows, place, counts):
+    for number, (text,) in _count_bytes(rows, place, counts):
         try:
             check_text(text_field, text)
         except ValueError as error:
             bad_rows.report(path, number, str(error))
             continue
         if text.strip():
-            yield _lines_of(text)
+            yield _split_lines(text)
         else:
             counts.empty_documents += 1
 
 
-def _counting_bytes(rows, place, counts):
+def _count_bytes(rows: Iterable[tuple], place: FilePlace, counts: CorpusCounts) -> Iterator[tuple]:
     counted = 0
     for row in rows:
         counts.bytes_read += place.bytes_read - counted
@@ -228,20 +226,10 @@ def _counting_bytes(rows, place, counts):
     counts.bytes_read += place.bytes_read - counted
 
 
-def _lines_of(text):
-    """The lines of a text whose line ends are LF, CRLF or CR, without the byte order marks of joined files."""
+def _split_lines(text: str) -> list[str]:
+    """Splits a text at LF, CRLF and CR, and removes the byte order marks of concatenated files."""
     if _BYTE_ORDER_MARK in text:
         text = text.replace(_BYTE_ORDER_MARK, "")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.split("\n")
-
-
-def _parts(lines, document_per):
-    """Iterators over the lines of each document of a text file."""
-    if document_per == FILE:
-        return iter([lines])
-    if document_per == LINE:
-        return ([line] for line in lines if line and not line.isspace())
-    groups = itertools.groupby(lines, key=lambda line: bool(line) and not line.isspace())
-    return (group for is_filled, group in groups if is_filled)

@@ -1,11 +1,12 @@
-"""Instances of pre-training as records of TFRecord files, as google-research/bert and tensorflow/models write them."""
+"""Instances as TFRecord records, in the formats of google-research/bert ("bert") and tensorflow/models ("models")."""
 
 import functools
+from collections.abc import Mapping
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-# By form, the name in the file of what is called so here.
+# By format, the feature of the file for each of our names.
 FEATURE_NAMES = {
     "bert": {
         "token_ids": "input_ids",
@@ -22,51 +23,36 @@ FEATURE_NAMES["models"] = {
     "token_ids": "input_word_ids",
     "segment_ids": "input_type_ids",
 }
-_FLOATS = ("masked_weights",)
 
 
-def serialize(instances, form="bert"):
-    """Instances as records.
+def serialize_records(instances: Mapping[str, tf.Tensor], record_format: str = "bert") -> list[bytes]:
+    """Serializes a batch of instances, a dict of arrays `[batch, ...]`, to one record per instance.
 
-    Source: `write_instance_to_example_files` in google-research/bert `create_pretraining_data.py`; the form "models" is
-    that of tensorflow/models with `--use_v2_feature_names`.
-
-    Args:
-        instances: dict of arrays or tensors [instances, ...], as `InstanceMaker.make` gives them.
-        form: str, "bert" or "models".
-
-    Returns:
-        list of bytes.
-
-    Example:
-
-    >>> instances = {name: np.zeros([1, 2]) for name in FEATURE_NAMES["bert"]}
-    >>> instances["next_sentence_labels"] = np.ones([1])
-    >>> example = tf.train.Example.FromString(serialize(instances)[0])
-    >>> example.features.feature["next_sentence_labels"].int64_list.value
-    [1]
+    Source: `write_instance_to_example_files` in google-research/bert `create_pretraining_data.py`; the format "models"
+    is that of tensorflow/models with `--use_v2_feature_names`.
     """
     columns = {}
-    for name, file_name in FEATURE_NAMES[form].items():
+    for name, feature_name in FEATURE_NAMES[record_format].items():
         values = tf.cast(instances[name], _dtype(name))
-        columns[file_name] = tf.reshape(values, [tf.shape(values)[0], -1])
-    return _serializer(form)(columns).numpy().tolist()
+        columns[feature_name] = tf.reshape(values, [tf.shape(values)[0], -1])
+    return _serializer(record_format)(columns).numpy().tolist()
 
 
-def _dtype(name):
-    return tf.float32 if name in _FLOATS else tf.int64
+def _dtype(name: str) -> tf.DType:
+    return tf.float32 if name == "masked_weights" else tf.int64
 
 
 @functools.cache
-def _serializer(form):
-    """A graph that makes a tf.train.Example of each row: about four times as fast as the messages of Python."""
-    columns = {file_name: tf.TensorSpec([None, None], _dtype(name)) for name, file_name in FEATURE_NAMES[form].items()}
-    return tf.function(_examples, input_signature=[columns], autograph=False)
+def _serializer(record_format: str) -> tf.types.experimental.PolymorphicFunction:
+    """Returns a graph that makes a tf.train.Example of each row, about four times as fast as protobuf in Python."""
+    names = FEATURE_NAMES[record_format]
+    columns = {feature_name: tf.TensorSpec([None, None], _dtype(name)) for name, feature_name in names.items()}
+    return tf.function(_encode_examples, input_signature=[columns], autograph=False)
 
 
-def _examples(columns):
+def _encode_examples(columns: dict[str, tf.Tensor]) -> tf.Tensor:
     entries = []
-    for name, values in sorted(columns.items()):  # in a map any order is right; this one is always the same
+    for name, values in sorted(columns.items()):  # any order is valid in a map; this one is reproducible
         kind, list_name = ("FloatList", "float_list") if values.dtype == tf.float32 else ("Int64List", "int64_list")
         feature = _encode("Feature", {list_name: _encode(kind, {"value": values})[:, None]})
         keys = tf.fill([tf.shape(values)[0], 1], name)
@@ -75,72 +61,50 @@ def _examples(columns):
     return _encode("Example", {"features": features[:, None]})
 
 
-def _encode(message, fields):
-    """A batch of messages as strings [batch], from the values [batch, number] of each field."""
-    numbers = [tf.fill([tf.shape(values)[0]], tf.shape(values)[1]) for values in fields.values()]
-    return tf.io.encode_proto(tf.stack(numbers, axis=1), list(fields.values()), list(fields), f"tensorflow.{message}")
+def _encode(message: str, fields: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Encodes a batch of messages to strings `[batch]`, from values `[batch, n]` of each field."""
+    sizes = [tf.fill([tf.shape(values)[0]], tf.shape(values)[1]) for values in fields.values()]
+    return tf.io.encode_proto(tf.stack(sizes, axis=1), list(fields.values()), list(fields), f"tensorflow.{message}")
 
 
-def record_form(record):
-    """How long the sequences of a file are, and how they are named, from its first record.
-
-    Args:
-        record: bytes.
-
-    Returns:
-        dict: `form` ("bert" or "models"), `sequence_length` and `max_predictions`.
-
-    Raises:
-        ValueError: if it is not a record of pre-training; the message says what it has.
-
-    Example:
+def describe_record(record: bytes) -> dict[str, str | int]:
+    """Returns `record_format`, `sequence_length` and `max_predictions` of a record.
 
     >>> instances = {name: np.zeros([1, 2]) for name in FEATURE_NAMES["bert"]}
-    >>> record_form(serialize(instances, "models")[0])
-    {'form': 'models', 'sequence_length': 2, 'max_predictions': 2}
+    >>> describe_record(serialize_records(instances, "models")[0])
+    {'record_format': 'models', 'sequence_length': 2, 'max_predictions': 2}
     """
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError as error:
-        raise ValueError(f"a record is no tf.train.Example: {error}") from error
-    for form, names in FEATURE_NAMES.items():
+        raise ValueError(f"a record is not a tf.train.Example: {error}") from error
+    for record_format, names in FEATURE_NAMES.items():
         if set(names.values()) <= set(features):
             return {
-                "form": form,
+                "record_format": record_format,
                 "sequence_length": len(features[names["token_ids"]].int64_list.value),
                 "max_predictions": len(features[names["masked_positions"]].int64_list.value),
             }
     raise ValueError(
-        f"a record has the features {sorted(features)}; instances of pre-training have "
+        f"a record has the features {sorted(features)}; pre-training instances have "
         f"{sorted(FEATURE_NAMES['bert'].values())}, or input_word_ids and input_type_ids instead of input_ids and "
         "segment_ids"
     )
 
 
-def parse(records, form, sequence_length, max_predictions):
-    """Parses a batch of records.
-
-    Args:
-        records: string tensor [batch].
-        form, sequence_length, max_predictions: as `record_form` gives them.
-
-    Returns:
-        dict of tensors, as of `InstanceMaker.make`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if a record has other features or lengths.
-    """
+def parse_records(
+    records: tf.Tensor, record_format: str, sequence_length: int, max_predictions: int
+) -> dict[str, tf.Tensor]:
+    """Parses serialized records, strings `[batch]`, to the dict of tensors that `InstanceMaker.make` returns."""
     lengths = dict.fromkeys(("token_ids", "padding_mask", "segment_ids"), sequence_length)
     lengths |= dict.fromkeys(("masked_positions", "masked_labels", "masked_weights"), max_predictions)
-    names = FEATURE_NAMES[form]
+    names = FEATURE_NAMES[record_format]
     features = {
-        file_name: tf.io.FixedLenFeature(
-            [lengths[name]] if name in lengths else [], tf.float32 if name in _FLOATS else tf.int64
-        )
-        for name, file_name in names.items()
+        feature_name: tf.io.FixedLenFeature([lengths[name]] if name in lengths else [], _dtype(name))
+        for name, feature_name in names.items()
     }
     parsed = tf.io.parse_example(records, features)
     return {
-        name: parsed[file_name] if name in _FLOATS else tf.cast(parsed[file_name], tf.int32)
-        for name, file_name in names.items()
+        name: parsed[feature_name] if name == "masked_weights" else tf.cast(parsed[feature_name], tf.int32)
+        for name, feature_name in names.items()
     }

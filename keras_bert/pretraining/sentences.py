@@ -1,9 +1,9 @@
-"""The sentences of a paragraph, found by sentencex.
+"""Splitting of paragraphs into sentences with sentencex.
 
 Why sentencex 1.0.32 (Wikimedia; MIT; a Rust core without dependencies; wheels for CPython 3.10 to 3.15; 19 releases in
-2026): the splitters that install beside TensorFlow 2.21 were compared on 1.7 MB of paragraphs of English novels, one
-core, and on 45 passages of two or three sentences written for it: dialogue, abbreviations and ellipses in English,
-Chinese and Korean. A passage is wrong if it is split otherwise than a reader splits it.
+2026): the libraries that can be installed next to TensorFlow 2.21 were compared on 1.7 MB of paragraphs of English
+novels, on one core, and on 45 passages of two or three sentences written for the comparison: dialogue, abbreviations
+and ellipses in English, Chinese and Korean. A passage is wrong if it is not split as a reader would split it.
 
 | library            | last release   | MB/s | wrong of 25 English | of 10 Chinese | of 10 Korean |
 |--------------------|----------------|------|---------------------|---------------|--------------|
@@ -15,15 +15,15 @@ Chinese and Korean. A passage is wrong if it is split otherwise than a reader sp
 | nupunkt 0.8.0      | September 2026 |    7 |                   6 |             8 |            4 |
 | icu4py 1.2.0       | October 2026   |   40 |                  16 |             4 |            4 |
 
-pysbd and yasbd-lib, itself half a year old, would need hours for a corpus of gigabytes; ICU takes every "Mr." for an
-end.
+pysbd and yasbd-lib (half a year old) would need hours for a corpus of gigabytes; ICU takes every "Mr." for an end.
 """
 
 import functools
 import re
+from collections.abc import Callable, Iterable, Iterator
 
-# Between sentences without spaces the library's time grows with the square of the text (Chinese: 6 MB/s at 4,096
-# characters, 0.4 at 65,536), so that such paragraphs are given to it part by part if they are long.
+# The library's time grows with the square of the text if there are no spaces between sentences (Chinese: 6 MB/s at
+# 4,096 characters, 0.4 at 65,536), so long paragraphs of this kind are split window by window.
 _UNSPACED_STOP = "。"
 _WINDOW = 4096  # characters
 _OPENING_QUOTES = "\"'“‘„«‹「『"
@@ -32,75 +32,51 @@ _DIRECTED_MARKS = "“‘「『（《〈"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*", re.IGNORECASE)
 
 
-def check_language(language):
-    """Raises if sentences of a language cannot be told apart.
+def check_language(language: str) -> None:
+    """Raises an error if a language is not an ISO 639-1 or -3 code, or sentencex is not installed.
 
-    Args:
-        language: str. The code of a language, ISO 639-1 or -3, such as "en", "zh" or "ko". The library knows some 300;
-            any other is split by the rules of English.
-
-    Raises:
-        ValueError: if that is no code of a language.
-        ImportError: if sentencex is not installed.
-
-    Example:
-
-    >>> check_language("English")
-    Traceback (most recent call last):
-    ValueError: language must be the code of a language, such as 'en', 'zh' or 'ko'; got 'English'
+    The library knows about 300 languages; all others are split by the rules of English.
     """
     if not isinstance(language, str) or not _LANGUAGE_CODE.fullmatch(language):
-        raise ValueError(f"language must be the code of a language, such as 'en', 'zh' or 'ko'; got {language!r}")
-    _segment_function()
+        raise ValueError(f"language must be a language code such as 'en', 'zh' or 'ko', got {language!r}")
+    _load_segment_function()
 
 
-def split_sentences(paragraph, language="en"):
-    """The sentences of a paragraph, without white space around them.
+def split_sentences(paragraph: str, language: str = "en") -> Iterator[str]:
+    """Yields the sentences of a paragraph without line breaks, stripped of white space.
 
-    The library keeps a quotation of several sentences whole, which makes one sentence of a speech of a page. Here a
-    sentence that begins with a quotation mark is split as if the mark were not there, but not before small letters
-    or closing marks: `"No! no!" he cried.` stays whole. Nothing but white space between sentences is lost.
-
-    Args:
-        paragraph: str, without line breaks.
-        language: str, as for `check_language`.
-
-    Returns:
-        Iterator of str, none of them empty.
-
-    Raises:
-        ImportError: if sentencex is not installed.
-
-    Example:
+    The library keeps a quotation of several sentences whole, so a speech of a page would be one sentence. Here a
+    sentence that starts with a quotation mark is split as if the mark were absent, but not before lowercase letters or
+    closing marks: `"No! no!" he cried.` stays whole. Only white space between sentences is lost.
 
     >>> list(split_sentences('"Hello," said Mr. Smith. "How are you?"'))
     ['"Hello," said Mr. Smith.', '"How are you?"']
     >>> list(split_sentences("他说：“你好。”然后走了。", "zh"))
     ['他说：“你好。”', '然后走了。']
     """
-    segment = functools.partial(_segment_function(), language)
-    for sentence in map(str.strip, _with_opening_marks(_segment_in_windows(paragraph, segment))):
+    segment = functools.partial(_load_segment_function(), language)
+    for sentence in map(str.strip, _move_opening_marks(_segment_in_windows(paragraph, segment))):
         if sentence.startswith(tuple(_OPENING_QUOTES)):
             yield from _split_quotation(sentence, segment)
         elif sentence:
             yield sentence
 
 
-def _segment_in_windows(paragraph, segment):
-    begin, size = 0, _WINDOW if _UNSPACED_STOP in paragraph else len(paragraph)
-    while len(paragraph) - begin > size:
-        *sentences, last = segment(paragraph[begin : begin + size])
+def _segment_in_windows(paragraph: str, segment: Callable[[str], list[str]]) -> Iterator[str]:
+    start, size = 0, _WINDOW if _UNSPACED_STOP in paragraph else len(paragraph)
+    while len(paragraph) - start > size:
+        *sentences, last = segment(paragraph[start : start + size])
         yield from sentences
-        # The last one may go on: it is split again, with what follows it.
-        begin += size - len(last)
+        # The last sentence may continue: it is split again, together with the text after it.
+        start += size - len(last)
         size = _WINDOW if sentences else 2 * size
-    yield from segment(paragraph[begin:])
+    yield from segment(paragraph[start:])
 
 
-def _with_opening_marks(parts):
-    """Parts of a text, with a mark that opens one moved to it from the end of the one before.
+def _move_opening_marks(parts: Iterable[str]) -> Iterator[str]:
+    """Moves an opening mark from the end of a part to the start of the next one.
 
-    The library puts it there where a quotation has no end in the paragraph.
+    The library leaves it at the end if the quotation has no end in the paragraph.
     """
     before = ""
     for part in parts:
@@ -111,24 +87,24 @@ def _with_opening_marks(parts):
     yield before
 
 
-def _split_quotation(sentence, segment):
-    begin, end = 0, 1
-    for part in filter(None, _with_opening_marks(segment(sentence[1:]))):
-        if end > 1 and _begins_sentence(part):
-            yield sentence[begin:end].strip()
-            begin = end
+def _split_quotation(sentence: str, segment: Callable[[str], list[str]]) -> Iterator[str]:
+    start, end = 0, 1
+    for part in filter(None, _move_opening_marks(segment(sentence[1:]))):
+        if end > 1 and _starts_sentence(part):
+            yield sentence[start:end].strip()
+            start = end
         end += len(part)
-    yield sentence[begin:].strip()
+    yield sentence[start:].strip()
 
 
-def _begins_sentence(text):
+def _starts_sentence(text: str) -> bool:
     if text[0] in _OPENING_MARKS:
         return len(text) > 1 and not text[1].isspace()
     return text[0].isalnum() and not text[0].islower()
 
 
 @functools.cache
-def _segment_function():
+def _load_segment_function() -> Callable[[str, str], list[str]]:
     try:
         from sentencex import segment
     except ImportError as error:

@@ -1,54 +1,37 @@
-"""Files of instances, each with a file beside it that says what made it and that is written last."""
+"""Files of instances, and their sidecars: JSON files with the metadata, written last.
+
+A file without its sidecar is unfinished. All files may be on any file system of TensorFlow, such as gs://.
+"""
 
 import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.io.atomic_write import UNFINISHED_MARK, atomic_remote_path
 from keras_bert.io.remote_paths import look_up_each
+from keras_bert.text.tokenizer import BertTokenizer
 
 SIDECAR_SUFFIX = ".json"
 COMPRESSIONS = ("none", "gzip")
-_NAME, _SUFFIX = "pretraining-", ".tfrecord"
+_PREFIX, _SUFFIX = "pretraining-", ".tfrecord"
 
 
-def instances_path(folder, number, files):
-    """Where instances are written.
-
-    Args:
-        folder: str.
-        number: int, that of the file.
-        files: int. How many there are.
-
-    Returns:
-        str.
-
-    Example:
+def instances_path(folder: str, number: int, num_files: int) -> str:
+    """Returns the path of file `number` of `num_files`.
 
     >>> instances_path("data", 3, 10)
     'data/pretraining-00003-of-00010.tfrecord'
     """
-    return os.path.join(folder, f"{_NAME}{number:05d}-of-{files:05d}{_SUFFIX}")
+    return os.path.join(folder, f"{_PREFIX}{number:05d}-of-{num_files:05d}{_SUFFIX}")
 
 
-def describe_vocabulary(tokenizer):
-    """What instances depend on in a tokenizer.
-
-    Args:
-        tokenizer: `BertTokenizer`.
-
-    Returns:
-        dict fit for JSON: `vocabulary_sha256` of the entries, one a line, `vocab_size`, and how text is treated.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"], lower_case=True)
-    >>> describe_vocabulary(tokenizer)["vocab_size"]
-    5
-    """
+def describe_vocabulary(tokenizer: BertTokenizer) -> dict[str, Any]:
+    """Returns all properties of a tokenizer that change the ids of a text, as JSON values."""
     return {
         "vocabulary_sha256": hashlib.sha256("\n".join(tokenizer.vocabulary).encode()).hexdigest(),
         "vocab_size": tokenizer.vocab_size,
@@ -60,131 +43,58 @@ def describe_vocabulary(tokenizer):
 
 
 @contextlib.contextmanager
-def record_file(path, compression="none"):
-    """Opens a file for records, which appears under its name when the block ends without an error.
-
-    Args:
-        path: str. A file of this name is replaced.
-        compression: str, "none" or "gzip".
-
-    Returns:
-        Context manager that gives a function to write one record, bytes.
-
-    Example:
-
-    >>> path = tempfile.mkdtemp() + "/records"
-    >>> with record_file(path) as write:
-    ...     write(b"one")
-    >>> [record.numpy() for record in tf.data.TFRecordDataset(path)]
-    [b'one']
-    """
-    with (
-        atomic_remote_path(path) as unfinished,
-        tf.io.TFRecordWriter(unfinished, "GZIP" if compression == "gzip" else None) as writer,
-    ):
+def open_record_file(path: str, compression: str = "none") -> Iterator[Callable[[bytes], None]]:
+    """Gives a function that writes a record. The file appears under its name if the block ends without an error."""
+    options = "GZIP" if compression == "gzip" else None
+    with atomic_remote_path(path) as unfinished, tf.io.TFRecordWriter(unfinished, options) as writer:
         yield writer.write
 
 
-def write_sidecar(path, facts):
-    """Says beside a file of instances what made it and its size in bytes; the file counts as finished from then on.
-
-    Args:
-        path: str, the file of instances.
-        facts: dict fit for JSON.
-    """
-    facts = {**facts, "bytes": tf.io.gfile.stat(path).length}
+def write_sidecar(path: str, metadata: Mapping[str, Any]) -> None:
+    """Writes the sidecar of a file of instances, with the file's size in `bytes`."""
+    metadata = {**metadata, "bytes": tf.io.gfile.stat(path).length}
     with atomic_remote_path(path + SIDECAR_SUFFIX) as unfinished, tf.io.gfile.GFile(unfinished, "w") as file:
-        file.write(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+        file.write(json.dumps(metadata, indent=1, sort_keys=True) + "\n")
 
 
-def read_sidecar(path):
-    """What made a file of instances.
-
-    Args:
-        path: str, the file of instances.
-
-    Returns:
-        dict, or None if nothing stands beside the file.
-
-    Raises:
-        ValueError: if what stands there is not JSON of an object.
-
-    Example:
-
-    >>> path = tempfile.mkdtemp() + "/records"
-    >>> _ = Path(path).write_bytes(b"")
-    >>> write_sidecar(path, {"instances": 0})
-    >>> read_sidecar(path)
-    {'bytes': 0, 'instances': 0}
-    """
+def read_sidecar(path: str) -> dict[str, Any] | None:
+    """Reads the sidecar of a file of instances; None if there is none."""
     try:
         with tf.io.gfile.GFile(path + SIDECAR_SUFFIX, "r") as file:
-            facts = json.loads(file.read())
+            metadata = json.loads(file.read())
     except tf.errors.NotFoundError:
         return None
     except ValueError as error:
         raise ValueError(
-            f"{path + SIDECAR_SUFFIX} is not JSON ({error}); delete it, and make its shard again"
+            f"{path + SIDECAR_SUFFIX} is not JSON ({error}); delete it and make its shard again"
         ) from error
-    if not isinstance(facts, dict):
-        raise ValueError(f"{path + SIDECAR_SUFFIX} holds no JSON object; delete it, and make its shard again")
-    return facts
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{path + SIDECAR_SUFFIX} is not a JSON object; delete it and make its shard again")
+    return metadata
 
 
-def read_sidecars(paths):
-    """What made files of instances, many at a time.
-
-    Args:
-        paths: list of str, files of instances.
-
-    Returns:
-        dict of path to dict, of those beside which something stands.
-
-    Raises:
-        ValueError: as `read_sidecar`.
-
-    Example:
-
-    >>> read_sidecars([tempfile.mkdtemp() + "/records"])
-    {}
-    """
+def read_sidecars(paths: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Reads the sidecars of files of instances in parallel, by path; files without a sidecar are left out."""
+    paths = list(paths)
     found = dict(zip(paths, look_up_each(read_sidecar, paths), strict=True))
-    return {path: facts for path, facts in found.items() if facts is not None}
+    return {path: metadata for path, metadata in found.items() if metadata is not None}
 
 
-def remove_unfinished(folder):
-    """Removes what interrupted processes left in a folder.
-
-    Args:
-        folder: str.
-    """
-    for name in _names_in(folder):
-        if name.startswith(f".{_NAME}") and UNFINISHED_MARK in name:
+def remove_unfinished(folder: str) -> None:
+    """Removes what interrupted processes left in a folder."""
+    for name in _list_names(folder):
+        if name.startswith(f".{_PREFIX}") and UNFINISHED_MARK in name:
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
-def instance_files(folder):
-    """The files of instances in a folder, whatever made them.
-
-    Args:
-        folder: str.
-
-    Returns:
-        list of str, paths in alphabetical order; empty if there is no folder.
-
-    Example:
-
-    >>> folder = tempfile.mkdtemp()
-    >>> _ = Path(instances_path(folder, 0, 1)).touch()
-    >>> [Path(path).name for path in instance_files(folder)]
-    ['pretraining-00000-of-00001.tfrecord']
-    """
-    names = (name for name in _names_in(folder) if name.startswith(_NAME) and name.endswith(_SUFFIX))
+def instance_files(folder: str) -> list[str]:
+    """Lists the files of instances in a folder in alphabetical order; empty if there is no folder."""
+    names = (name for name in _list_names(folder) if name.startswith(_PREFIX) and name.endswith(_SUFFIX))
     return [os.path.join(folder, name) for name in sorted(names)]
 
 
-def _names_in(folder):
-    # Not a pattern, since the folder's own name may have characters that mean something in one.
+def _list_names(folder: str) -> list[str]:
+    # Not a pattern: the name of the folder may contain special characters.
     try:
         return tf.io.gfile.listdir(folder)
     except tf.errors.NotFoundError:

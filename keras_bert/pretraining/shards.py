@@ -1,11 +1,12 @@
-"""How a corpus of prepared text is cut into shards: ranges of bytes of its files, made of whole documents.
+"""Division of a prepared corpus into shards: byte ranges of its files that consist of whole documents.
 
-A shard is what one process holds in memory at a time, and what random next sentences are drawn from. The cut depends on
-the files and the size of a shard, and on nothing else; finding it reads a few kilobytes a shard, not the corpus.
+A shard is what one process holds in memory at a time, and the source of random next sentences. The division depends
+only on the files and the shard size; finding it reads a few kilobytes per shard, not the corpus.
 """
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -14,113 +15,98 @@ from absl import logging
 MEGABYTE = 1_000_000
 SHARD_MEGABYTES = 8
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zip", ".xz", ".zst")
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
-_BLOCK = 1 << 16  # bytes that are read at once in search of a blank line
+_BLOCK_SIZE = 1 << 16  # bytes read at once in search of a blank line
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a corpus.
-
-    Args:
-        number: int, its place in the plan.
-        pieces: tuple of (path, start, end), ranges of bytes; a document ends where a piece does.
-
-    Example:
-
-    >>> Shard(0, (("a.txt", 0, 100), ("b.txt", 0, 50))).size
-    150
-    """
+    """A part of a corpus: its number in the plan, and byte ranges (path, start, end). A document ends with a range."""
 
     number: int
-    pieces: tuple
+    ranges: tuple[tuple[str, int, int], ...]
 
     @property
-    def size(self):
-        """int. Its bytes."""
-        return sum(end - start for _, start, end in self.pieces)
+    def size(self) -> int:
+        """Size in bytes."""
+        return sum(end - start for _, start, end in self.ranges)
 
 
-def plan_shards(paths, shard_bytes=SHARD_MEGABYTES * MEGABYTE):
-    """Cuts a corpus into shards.
+def plan_shards(paths: Sequence[str], shard_bytes: int = SHARD_MEGABYTES * MEGABYTE) -> list[Shard]:
+    """Divides a corpus into shards.
 
-    A shard ends at the first blank line after `shard_bytes`, or where a file ends; small files share one. Where there
-    is none before twice as many bytes, a document, which is then longer than `shard_bytes`, is cut after a line; the
-    log says so.
+    A shard ends at the first blank line after `shard_bytes`, or at the end of a file; small files share one. If there
+    is no blank line within twice that size, the document is cut after a line, which is logged.
 
     Args:
-        paths: list of str. Files of prepared text; their order counts.
-        shard_bytes: int.
+        paths: Files of prepared text; their order matters.
+        shard_bytes: Size of a shard in bytes.
 
     Returns:
-        list of `Shard`. None of them has more than twice `shard_bytes`.
+        The shards, none larger than twice `shard_bytes`.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there are no files, all of them are empty, a file is compressed or UTF-16, one is given twice,
-            or a line is longer than `shard_bytes`.
+        FileNotFoundError: If a file does not exist.
+        ValueError: If there are no files, all are empty, a file is compressed or UTF-16 or given twice, or a line is
+            longer than `shard_bytes`.
 
     Example:
 
     >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
     >>> _ = path.write_text("one\\ntwo\\n\\nthree\\n\\nfour\\n")
-    >>> [shard.pieces[0][1:] for shard in plan_shards([str(path)], shard_bytes=5)]
+    >>> [shard.ranges[0][1:] for shard in plan_shards([str(path)], shard_bytes=5)]
     [(0, 9), (9, 16), (16, 21)]
     """
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes must be at least 1, got {shard_bytes}")
     check_files(paths)
-    _check_different(paths)
-    shards, pieces, room, cut = [], [], shard_bytes, []
+    _check_distinct(paths)
+    shards: list[Shard] = []
+    ranges: list[tuple[str, int, int]] = []
+    room, cuts = shard_bytes, []
     for path in paths:
         with tf.io.gfile.GFile(path, "rb") as file:
             size, start = file.size(), 0
-            _check_encoding(path, file)
+            if file.read(2) in _UTF_16_MARKS:
+                raise ValueError(f"{path} is UTF-16; convert it to UTF-8 (python -m tools.prepare_corpus --encoding)")
             while start < size:
-                end, is_whole = _end_of_piece(file, path, start, size, room, shard_bytes)
-                pieces.append((path, start, end))
+                end, is_whole = _find_end(file, path, start, room, shard_bytes)
+                ranges.append((path, start, end))
                 if not is_whole:
-                    cut.append(f"{path} at byte {end}")
+                    cuts.append(f"{path} at byte {end}")
                 room -= end - start
                 start = end
                 if room <= 0:
-                    shards.append(Shard(len(shards), tuple(pieces)))
-                    pieces, room = [], shard_bytes
-    if pieces:
-        shards.append(Shard(len(shards), tuple(pieces)))
+                    shards.append(Shard(len(shards), tuple(ranges)))
+                    ranges, room = [], shard_bytes
+    if ranges:
+        shards.append(Shard(len(shards), tuple(ranges)))
     if not shards:
         raise ValueError(f"all {len(paths)} files of the corpus are empty, such as {paths[0]}")
-    if cut:
+    if cuts:
         logging.warning(
-            "documents of more than %d bytes are cut into several, at %d places, such as %s. Larger shards keep them "
-            "whole, and need more memory",
+            "documents longer than %d bytes are cut at %d positions, such as %s. Larger shards keep them whole, but "
+            "need more memory",
             shard_bytes,
-            len(cut),
-            cut[0],
+            len(cuts),
+            cuts[0],
         )
     return shards
 
 
-def check_files(paths):
-    """Refuses what cannot be read as text.
-
-    Args:
-        paths: list of str.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there are no files, or one is compressed.
-    """
+def check_files(paths: Sequence[str]) -> None:
+    """Raises an error if there are no files, or one is missing or compressed."""
     if not paths:
         raise ValueError("no files are given")
     for path in paths:
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-            raise FileNotFoundError(f"there is no file {path}; give files of prepared text")
-        if path.endswith((".gz", ".bz2", ".zip", ".xz", ".zst")):
-            raise ValueError(f"{path} is compressed: its parts cannot be read by themselves. Unpack it first")
+            raise FileNotFoundError(f"{path} does not exist or is a folder; give files of prepared text")
+        if path.endswith(_COMPRESSED_SUFFIXES):
+            raise ValueError(f"{path} is compressed, so parts of it cannot be read; decompress it first")
 
 
-def _check_different(paths):
+def _check_distinct(paths: Sequence[str]) -> None:
     seen = set()
     for path in paths:
         real = path if "://" in path else os.path.realpath(path)
@@ -129,13 +115,9 @@ def _check_different(paths):
         seen.add(real)
 
 
-def _check_encoding(path, file):
-    if file.read(2) in _UTF_16_MARKS:
-        raise ValueError(f"{path} is UTF-16; prepared text is UTF-8 (python -m tools.prepare_corpus makes it)")
-
-
-def _end_of_piece(file, path, start, size, room, shard_bytes):
-    """Where the piece that begins at `start` ends, and whether a document does, too."""
+def _find_end(file: tf.io.gfile.GFile, path: str, start: int, room: int, shard_bytes: int) -> tuple[int, bool]:
+    """Returns the end of the range that starts at `start`, and whether it is the end of a document."""
+    size = file.size()
     if start + room >= size:
         return size, True
     limit = start + room + shard_bytes
@@ -148,18 +130,18 @@ def _end_of_piece(file, path, start, size, room, shard_bytes):
     last_line_end = file.read(shard_bytes).rfind(b"\n")
     if last_line_end < 0:
         raise ValueError(
-            f"{path}: from byte {start + room} on there is no line end within {shard_bytes} bytes, the size of a "
-            "shard. Prepared text has one sentence a line (python -m tools.prepare_corpus makes it)"
+            f"{path}: there is no line end within {shard_bytes} bytes, the size of a shard, after byte {start + room}. "
+            "Prepared text has one sentence per line (python -m tools.prepare_corpus writes it)"
         )
     return start + room + last_line_end + 1, False
 
 
-def _find_blank_line(file, start, end):
-    """The end of the first blank line that ends between two positions, or None."""
+def _find_blank_line(file: tf.io.gfile.GFile, start: int, end: int) -> int | None:
+    """Returns the end of the first blank line that ends between two positions, or None."""
     tail, position = b"", start
     file.seek(start)
     while position < end:
-        block = file.read(min(_BLOCK, end - position))
+        block = file.read(min(_BLOCK_SIZE, end - position))
         if not block:
             return None
         text = tail + block
@@ -168,60 +150,25 @@ def _find_blank_line(file, start, end):
             return position - len(tail) + match.end()
         position += len(block)
         last_line = text.rfind(b"\n")
-        # What has other characters than white space is no blank line, and need not be searched again.
+        # A line with other characters than white space is not blank, and need not be searched again.
         tail = text[last_line:] if last_line >= 0 and text[last_line:].isspace() else b""
     return None
 
 
-def read_lines(shard):
-    """The lines of a shard, one piece after the other.
-
-    Args:
-        shard: `Shard`.
-
-    Yields:
-        str, without line ends; an empty one after each piece, where its last document ends.
-
-    Raises:
-        ValueError: as `lines_of_range`.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
-    >>> _ = path.write_text("one\\ntwo\\n")
-    >>> list(read_lines(Shard(0, ((str(path), 0, 8),))))
-    ['one', 'two', '']
-    """
-    for piece in shard.pieces:
-        yield from lines_of_range(*piece)
+def read_lines(shard: Shard) -> Iterator[str]:
+    """Yields the lines of a shard, and an empty line after each range, where its last document ends."""
+    for byte_range in shard.ranges:
+        yield from read_range(*byte_range)
         yield ""
 
 
-def lines_of_range(path, start, end):
-    """The lines of a part of a file.
-
-    Args:
-        path: str.
-        start, end: int, bytes; where lines begin.
-
-    Returns:
-        list of str, without line feeds. A carriage return or a byte order mark is left: tokenizers drop both.
-
-    Raises:
-        ValueError: if the file is not UTF-8 or is shorter than that; the message names file and byte.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
-    >>> _ = path.write_text("one\\ntwo\\n")
-    >>> lines_of_range(str(path), 4, 8)
-    ['two']
-    """
+def read_range(path: str, start: int, end: int) -> list[str]:
+    """Reads the lines in a byte range of a file, split at line feeds only."""
     with tf.io.gfile.GFile(path, "rb") as file:
         file.seek(start)
         data = file.read(end - start)
     if len(data) < end - start:
-        raise ValueError(f"{path} has changed: it ends before byte {end}. Begin again, with an output of its own")
+        raise ValueError(f"{path} has changed: it ends before byte {end}. Start again with a new output folder")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,256 +1,194 @@
-"""A corpus of any size to files of instances, shard by shard, in one or several processes.
+"""Files of instances from a corpus of any size, shard by shard, in one or several processes.
 
-A process holds one shard at a time: its text, its tokens, the choices for one copy, and some thousand instances. That
-bounds its memory, whatever the corpus: beside the gigabyte that TensorFlow takes for itself, a process needs less than
-32 MB and 16 times `shard_bytes` (sentences of a few bytes take more). A shard's files do not depend on which process
-made them, or on the others: the same files come out of any number of processes, and an interrupted run makes the shards
-that are missing.
+A process holds one shard at a time: its text, its tokens, the choices for one copy, and some thousand instances. In
+addition to the gigabyte that TensorFlow needs, a process takes less than 32 MB plus 16 times the size of a shard (more
+for sentences of a few bytes), whatever the size of the corpus. The files of a shard do not depend on the other shards
+or on the process that makes them: any number of processes makes the same files, and an interrupted run makes the
+shards that are missing.
 
 Each copy of a shard is a file of its own, and the first copies of all shards come before the second ones: a model that
-reads files in random order does not see a text again before it has seen others.
+reads files in random order sees other texts before it sees a text again.
 """
 
+import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from keras_bert.io.remote_paths import look_up_each
-from keras_bert.pretraining.documents import COUNTS_OF_TEXT
+from keras_bert.pretraining.documents import COUNT_NAMES
 from keras_bert.pretraining.instance_maker import InstanceMaker
 from keras_bert.pretraining.instance_settings import InstanceSettings
-from keras_bert.pretraining.records import FEATURE_NAMES, serialize
+from keras_bert.pretraining.records import FEATURE_NAMES, serialize_records
 from keras_bert.pretraining.shard_files import (
     COMPRESSIONS,
     describe_vocabulary,
     instance_files,
     instances_path,
+    open_record_file,
     read_sidecars,
-    record_file,
     remove_unfinished,
     write_sidecar,
 )
+from keras_bert.pretraining.shards import Shard
 from keras_bert.text.tokenizer import BertTokenizer
 
-COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
-_INSTANCES_AT_ONCE = 1024
+NUM_COPIES = 10  # `dupe_factor` of google-research/bert create_pretraining_data.py
+_BATCH_SIZE = 1024
+
+Counts = dict[str, int]
 
 
 @dataclass(frozen=True)
 class ShardJob:
-    """What a process needs to know to make any shard of an output; it can be pickled.
+    """All that a process needs to make any shard of an output folder; it can be pickled.
 
-    Args:
-        folder: str. Where the files go.
-        shards: int. How many there are; each has so many files as copies.
-        tokenizer: dict, `BertTokenizer.get_config()`.
-        settings: `InstanceSettings`.
-        copies: int. How often each document is used, each time with other cuts and masks.
-        form: str, the names of the features: "bert" or "models".
-        compression: str, "none" or "gzip".
-
-    Raises:
-        ValueError: if a number is out of range, or a name unknown.
+    `tokenizer` is a `BertTokenizer.get_config()`. Each shard has `num_copies` files, made with other random numbers.
     """
 
     folder: str
-    shards: int
-    tokenizer: dict
+    num_shards: int
+    tokenizer: dict[str, Any]
     settings: InstanceSettings
-    copies: int = COPIES
-    form: str = "bert"
+    num_copies: int = NUM_COPIES
+    record_format: str = "bert"
     compression: str = "none"
 
-    def __post_init__(self):
-        if self.copies < 1:
-            raise ValueError(f"copies must be at least 1, got {self.copies}")
-        if self.form not in FEATURE_NAMES:
-            raise ValueError(f"form must be one of {', '.join(FEATURE_NAMES)}, got {self.form!r}")
+    def __post_init__(self) -> None:
+        if self.num_copies < 1:
+            raise ValueError(f"num_copies must be at least 1, got {self.num_copies}")
+        if self.record_format not in FEATURE_NAMES:
+            raise ValueError(f"record_format must be one of {', '.join(FEATURE_NAMES)}, got {self.record_format!r}")
         if self.compression not in COMPRESSIONS:
             raise ValueError(f"compression must be one of {', '.join(COMPRESSIONS)}, got {self.compression!r}")
 
-    def paths(self, shard):
-        """list of str. The files of a shard's instances, one for each copy."""
-        numbers = range(shard.number, self.shards * self.copies, self.shards)
-        return [instances_path(self.folder, number, self.shards * self.copies) for number in numbers]
+    def paths(self, shard: Shard) -> list[str]:
+        """Returns the files of a shard, one per copy."""
+        num_files = self.num_shards * self.num_copies
+        numbers = range(shard.number, num_files, self.num_shards)
+        return [instances_path(self.folder, number, num_files) for number in numbers]
 
-    def configuration(self):
-        """dict fit for JSON: what all shards of the output have in common."""
+    def metadata(self) -> dict[str, Any]:
+        """Returns what all shards of the output have in common, as JSON values."""
         return {
             "mode": "streaming",
-            "shards": self.shards,
+            "num_shards": self.num_shards,
             **describe_vocabulary(BertTokenizer.from_config(self.tokenizer)),
             **self.settings.to_dict(),
-            "copies": self.copies,
-            "form": self.form,
+            "num_copies": self.num_copies,
+            "record_format": self.record_format,
             "compression": self.compression,
         }
 
 
 class ShardMaker:
-    """Makes the files of a job; a process makes one of these, and then many shards.
+    """Writes the files of shards. A process makes one, and then calls it with many shards."""
 
-    Args:
-        job: `ShardJob`.
-
-    Raises:
-        ValueError: if the vocabulary has no [MASK].
-    """
-
-    def __init__(self, job):
+    def __init__(self, job: ShardJob) -> None:
         self._job = job
         tokenizer = BertTokenizer.from_config(job.tokenizer)
         self._unknown_id = tokenizer.unk_id
         self._maker = InstanceMaker(tokenizer, job.settings)
-        self._configuration = job.configuration()
+        self._metadata = job.metadata()
 
-    def __call__(self, shard):
-        """Writes a shard's instances, and beside each file what made it.
-
-        Args:
-            shard: `Shard`.
-
-        Returns:
-            dict of int: `instances`, of all copies, and what `TokenizedDocuments.counts` gives of the text.
-
-        Raises:
-            ValueError: if a file of the corpus is not UTF-8.
-        """
+    def __call__(self, shard: Shard) -> Counts:
+        """Writes the files and sidecars of a shard; returns the number of `instances` and the counts of its text."""
         job, maker = self._job, self._maker
         documents = maker.read(shard)
         counts = documents.counts(self._unknown_id)
         token_ids = tf.constant(documents.token_ids)
-        made = []
+        sidecars = []
         for copy, path in enumerate(job.paths(shard)):
             rows = maker.choose(documents, shard.number, copy)
-            with record_file(path, job.compression) as write:
-                for start in range(0, len(rows), _INSTANCES_AT_ONCE):
-                    instances = maker.make(token_ids, rows[start : start + _INSTANCES_AT_ONCE])
-                    for record in serialize(instances, job.form):
+            with open_record_file(path, job.compression) as write:
+                for start in range(0, len(rows), _BATCH_SIZE):
+                    instances = maker.make(token_ids, rows[start : start + _BATCH_SIZE])
+                    for record in serialize_records(instances, job.record_format):
                         write(record)
-            place = {"shard": shard.number, "copy": copy, "text": shard.pieces}
-            made.append({**self._configuration, **place, "instances": len(rows), **counts})
-            write_sidecar(path, made[-1])
-        return shard_counts(made)
+            source = {"shard": shard.number, "copy": copy, "text": shard.ranges}
+            sidecars.append({**self._metadata, **source, "instances": len(rows), **counts})
+            write_sidecar(path, sidecars[-1])
+        return sum_shard_counts(sidecars)
 
 
-def shard_counts(sidecars):
-    """What is in a shard, all copies together.
-
-    Args:
-        sidecars: list of dict, what stands beside its files.
-
-    Returns:
-        dict, as `ShardMaker` gives it.
-
-    Example:
-
-    >>> counts = {"documents": 1, "one_sentence_documents": 0, "tokens": 99, "unknown_tokens": 2}
-    >>> shard_counts([{"instances": 3, **counts}] * 2)["instances"]
-    6
-    """
-    instances = sum(facts["instances"] for facts in sidecars)
-    return {"instances": instances, **{name: sidecars[0][name] for name in COUNTS_OF_TEXT}}
+def sum_shard_counts(sidecars: Sequence[Mapping[str, Any]]) -> Counts:
+    """Returns the counts of a shard from the sidecars of all its copies."""
+    num_instances = sum(sidecar["instances"] for sidecar in sidecars)
+    return {"instances": num_instances, **{name: sidecars[0][name] for name in COUNT_NAMES}}
 
 
-def missing_shards(job, plan):
-    """The shards of a plan that are not finished, after what an interrupted run left is removed.
+def find_missing_shards(job: ShardJob, plan: Sequence[Shard]) -> tuple[list[Shard], list[Counts]]:
+    """Returns the unfinished shards of a plan and the counts of the finished ones; removes temporary files.
 
-    A shard is finished if its files and those beside them are there, and have not lost bytes since.
-
-    Args:
-        job: `ShardJob`.
-        plan: list of `Shard`.
-
-    Returns:
-        A pair: list of `Shard`, and list of dict, the counts of the finished ones.
-
-    Raises:
-        FileExistsError: if the folder has shards of another configuration or corpus; the message names what differs.
-        NotADirectoryError: if it is a file.
-
-    Example:
-
-    >>> settings = InstanceSettings(sequence_length=16, max_predictions=2)
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"], lower_case=True)
-    >>> missing_shards(ShardJob(tempfile.mkdtemp(), 0, tokenizer.get_config(), settings), [])
-    ([], [])
+    A shard is finished if its files and their sidecars exist and have their full size. Raises a FileExistsError if the
+    folder contains shards of other settings or another corpus.
     """
     if tf.io.gfile.exists(job.folder) and not tf.io.gfile.isdir(job.folder):
         raise NotADirectoryError(f"{job.folder} is a file; give a folder for the files of instances")
-    configuration = job.configuration()
+    metadata = job.metadata()
     expected = {path: shard for shard in plan for path in job.paths(shard)}
     present = instance_files(job.folder)
     for path in present:
         if path not in expected:
             raise FileExistsError(
-                f"{path} belongs to another run: this one has {job.shards} shards in {job.copies} copies. Give an "
-                "empty folder, or the same corpus, size of shards and number of copies as before"
+                f"{path} belongs to another run: this one has {job.num_shards} shards in {job.num_copies} copies. Give "
+                "an empty folder, or the same corpus, shard size and number of copies as before"
             )
-    sidecars = read_sidecars(list(expected))
-    for path, facts in sidecars.items():
-        text = [list(piece) for piece in expected[path].pieces]
-        _check_same(path, facts, {**configuration, "text": text})
-    complete = _undamaged({path: sidecars[path] for path in present if path in sidecars})
-    missing = [shard for shard in plan if not complete.issuperset(job.paths(shard))]
-    finished = [shard for shard in plan if complete.issuperset(job.paths(shard))]
+    sidecars = read_sidecars(expected)
+    for path, sidecar in sidecars.items():
+        _check_same(path, sidecar, {**metadata, "text": [list(byte_range) for byte_range in expected[path].ranges]})
+    intact = _find_intact({path: sidecars[path] for path in present if path in sidecars})
+    missing = [shard for shard in plan if not intact.issuperset(job.paths(shard))]
+    finished = [shard for shard in plan if intact.issuperset(job.paths(shard))]
     remove_unfinished(job.folder)
-    return missing, [shard_counts([sidecars[path] for path in job.paths(shard)]) for shard in finished]
+    return missing, [sum_shard_counts([sidecars[path] for path in job.paths(shard)]) for shard in finished]
 
 
-def _undamaged(sidecars):
-    """The files that have the size that is written beside them."""
+def _find_intact(sidecars: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Returns the files whose size is that of their sidecar."""
     sizes = look_up_each(lambda path: tf.io.gfile.stat(path).length, sidecars)
-    damaged = {
-        path: size for (path, facts), size in zip(sidecars.items(), sizes, strict=True) if facts["bytes"] != size
-    }
-    for path, size in damaged.items():
-        logging.warning("%s has %d bytes instead of %d, and is made again", path, size, sidecars[path]["bytes"])
-    return set(sidecars) - set(damaged)
+    damaged = set()
+    for (path, sidecar), size in zip(sidecars.items(), sizes, strict=True):
+        if sidecar["bytes"] != size:
+            logging.warning("%s has %d bytes instead of %d and is made again", path, size, sidecar["bytes"])
+            damaged.add(path)
+    return set(sidecars) - damaged
 
 
-def _check_same(path, facts, expected):
+def _check_same(path: str, sidecar: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     different = [
-        f"{name} is {facts.get(name)!r} there and {value!r} here"
+        f"{name} was {sidecar.get(name)!r} and is {value!r}"
         for name, value in expected.items()
-        if facts.get(name) != value
+        if sidecar.get(name) != value
     ]
     if different:
         raise FileExistsError(
-            f"{path} was made otherwise: {'; '.join(different)}. Give the arguments of then, or another folder"
+            f"{path} was made with other settings: {'; '.join(different)}. Give the same settings, or another folder"
         )
 
 
-def make_shards(job, shards, num_workers=1):
-    """Makes shards, in one or several processes.
-
-    Args:
-        job: `ShardJob`.
-        shards: list of `Shard`.
-        num_workers: int. Processes; with 1 it is this one.
-
-    Yields:
-        (`Shard`, dict): each shard that is finished, in the order in which they are, and its counts.
-
-    Raises:
-        RuntimeError: if a process died.
-        ValueError: as `ShardMaker`.
-    """
+def make_shards(job: ShardJob, shards: Sequence[Shard], num_workers: int = 1) -> Iterator[tuple[Shard, Counts]]:
+    """Makes shards in this process, or in several others; yields each finished shard with its counts."""
     if num_workers < 1:
         raise ValueError(f"num_workers must be at least 1, got {num_workers}")
     tf.io.gfile.makedirs(job.folder)
-    make = ShardMaker(job)  # with several processes, too: an error here says more than one of theirs
+    make = ShardMaker(job)  # also with several processes: an error is clearer here than in one of them
     if num_workers == 1:
         for shard in shards:
             yield shard, make(shard)
         return
-    pool = ProcessPoolExecutor(num_workers, _process_context(), _start_process, (job,))
+    # Processes are forked from one that has imported TensorFlow but not used it, so they start at once.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    pool = ProcessPoolExecutor(num_workers, context, _start_process, (job,))
     try:
         tasks = {pool.submit(_make_in_process, shard): shard for shard in shards}
         waiting = set(tasks)
@@ -260,40 +198,36 @@ def make_shards(job, shards, num_workers=1):
                 yield tasks[task], task.result()
     except BrokenProcessPool as error:
         raise RuntimeError(
-            "a process that makes shards was killed, perhaps for want of memory. Start again, with fewer processes "
-            "or smaller shards: those that are finished are kept"
+            "a worker process was killed, perhaps because it ran out of memory. Run again with fewer processes or "
+            "smaller shards; finished shards are kept"
         ) from error
     finally:
-        # After an error, too: nobody is to write into the folder any more when this ends.
+        # After an error, too: no process may write to the folder once this function has ended.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _process_context():
-    # Processes are forked from one that has imported TensorFlow, and not run it: each begins at once.
-    context = get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
+_make: ShardMaker | None = None  # of this process, so that tasks need not pickle the job
 
 
-_make = None  # of this process; a shard's work does not pickle it anew
-
-
-def _start_process(job):
+def _start_process(job: ShardJob) -> None:
     global _make
-    # An interrupt is for the process that gives the work: this one finishes its shard.
+    # The main process handles interrupts; this one finishes its shard.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # As many processes as cores: more threads in each would only get into each other's way.
+    # There are as many processes as cores, so one thread each is enough.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     _make = ShardMaker(job)
 
 
-def _end_with_parent():
-    # One that was killed cannot end its processes: they would go on writing, and then wait for ever.
-    parent_process().join()
+def _exit_with_parent() -> None:
+    # A killed main process cannot end its workers: they would continue to write, and then wait forever.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
-def _make_in_process(shard):
+def _make_in_process(shard: Shard) -> Counts:
+    assert _make is not None
     return _make(shard)

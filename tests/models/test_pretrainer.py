@@ -109,7 +109,7 @@ def test_loss_and_metrics_are_those_of_the_definition():
 
 def test_packed_rows_give_the_loss_and_the_gradients_of_padded_ones():
     pretrainer, instances = toy_pretrainer(), random_instances()
-    rows = pack_instances(instances, sequence_length=32, most_instances=6, most_predictions=12)
+    rows = pack_instances(instances, sequence_length=32, max_instances=6, max_predictions=12)
     assert len(rows["token_ids"]) < 0.6 * len(instances["token_ids"])
     loss, gradients = gradients_of(pretrainer, instances)
     packed_loss, packed_gradients = gradients_of(pretrainer, rows)

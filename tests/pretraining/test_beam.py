@@ -1,4 +1,4 @@
-"""Beam makes the files of the streaming mode, on any runner and after any failure."""
+"""Beam makes the same files as the streaming mode, on any runner and after failures."""
 
 import os
 import sys
@@ -11,14 +11,13 @@ from keras_bert.pretraining import beam as beam_module
 from keras_bert.pretraining.beam import build_pipeline, load_beam, make_shard, make_shards_with_beam
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.shards import Shard, plan_shards
-from keras_bert.pretraining.streaming import ShardJob, ShardMaker, make_shards, missing_shards
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker, find_missing_shards, make_shards
 from tests.forked import run as run_forked
 from tests.pretraining.corpora import contents, tokenizer, write_corpus, write_vocabulary
 
 ROOT = Path(__file__).parents[3]
 SHARD_BYTES = 2000
-# A job server of Beam's own in this process takes the serialized pipeline that would go to Flink, and workers are
-# threads of it.
+# Beam's own job server takes the serialized pipeline that would go to Flink; its workers are threads of this process.
 EMBEDDED = ["--job_endpoint=embed", "--environment_type=LOOPBACK"]
 
 
@@ -52,13 +51,13 @@ def expected(tmp_path, plan):
 
 def _job(folder, plan):
     settings = InstanceSettings(sequence_length=24, max_predictions=4)
-    return ShardJob(str(folder), len(plan), tokenizer().get_config(), settings, copies=2)
+    return ShardJob(str(folder), len(plan), tokenizer().get_config(), settings, num_copies=2)
 
 
 def test_the_same_files_as_streaming(apache_beam, job, plan, expected):
     counts = make_shards_with_beam(job, plan)
     assert contents(Path(job.folder)) == expected
-    assert (counts, []) == missing_shards(job, plan)[::-1]
+    assert (counts, []) == find_missing_shards(job, plan)[::-1]
     assert all(one["instances"] for one in counts)
 
 
@@ -76,7 +75,7 @@ def test_the_same_files_from_a_portable_runner(apache_beam, job, plan, expected)
     assert contents(Path(job.folder)) == expected
 
 
-def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
+def test_only_find_missing_shards_are_made_again(apache_beam, job, plan, expected):
     make_shards_with_beam(job, plan)
     folder = Path(job.folder)
     lost = job.paths(plan[1])[0]
@@ -84,7 +83,7 @@ def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
     (folder / f".{Path(lost).name}.unfinished-1").write_bytes(b"half a shard")
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
 
-    missing, finished = missing_shards(job, plan)
+    missing, finished = find_missing_shards(job, plan)
     assert [shard.number for shard in missing] == [1]
     assert len(finished) == len(plan) - 1
     make_shards_with_beam(job, missing)
@@ -94,7 +93,7 @@ def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
     assert made == lost_names | {f"{name}.json" for name in lost_names}
 
 
-def test_nothing_is_missing(apache_beam, job):
+def test_no_shards_need_no_pipeline(apache_beam, job):
     assert make_shards_with_beam(job, []) == []
 
 
@@ -119,20 +118,20 @@ def test_a_worker_makes_shards_of_several_jobs(apache_beam, tmp_path, plan, expe
     assert contents(folders[0]) == contents(folders[1]) == expected
 
 
-def test_counters_say_how_far_it_is(apache_beam, job, plan):
+def test_counters_report_the_progress(apache_beam, job, plan):
     os.mkdir(job.folder)
     with apache_beam.Pipeline(beam_module.RUNNERS["direct"]) as pipeline:
         build_pipeline(pipeline, job, plan[:2])
     counters = pipeline.result.metrics().query()["counters"]
     found = {counter.key.metric.name: counter.committed for counter in counters}
-    _, finished = missing_shards(job, plan)
+    _, finished = find_missing_shards(job, plan)
     assert len(finished) == 2
     assert found["instances"] == sum(facts["instances"] for facts in finished) > 0
     assert found["documents"] == sum(facts["documents"] for facts in finished) > 0
 
 
-def test_an_error_of_a_worker_names_file_and_byte(apache_beam, tmp_path, job, plan):
-    path, start, _ = plan[1].pieces[0]
+def test_an_error_of_a_worker_is_reported(apache_beam, tmp_path, job, plan):
+    path, start, _ = plan[1].ranges[0]
     with open(path, "r+b") as file:
         file.seek(start + 5)
         file.write(b"\xff")
@@ -144,7 +143,7 @@ def test_an_error_of_a_worker_names_file_and_byte(apache_beam, tmp_path, job, pl
 @pytest.mark.slow
 def test_the_program(apache_beam, tmp_path, expected, plan, job):
     def run(*arguments):
-        corpus = sorted({piece[0] for shard in plan for piece in shard.pieces})
+        corpus = sorted({piece[0] for shard in plan for piece in shard.ranges})
         return run_forked(
             [
                 *(sys.executable, "-m", "tools.create_pretraining_data", f"--input_file={','.join(corpus)}"),
@@ -162,7 +161,7 @@ def test_the_program(apache_beam, tmp_path, expected, plan, job):
     assert answer.returncode == 0, answer.stderr[-2000:]
     assert contents(tmp_path / "made") == expected
 
-    damaged = Path(plan[0].pieces[0][0])
+    damaged = Path(plan[0].ranges[0][0])
     damaged.write_bytes(b"\xff" + damaged.read_bytes()[1:])
     os.remove(tmp_path / "made" / (Path(job.paths(plan[0])[0]).name + ".json"))
     answer = run("--num_workers=2")
@@ -175,18 +174,18 @@ def test_the_program(apache_beam, tmp_path, expected, plan, job):
     [
         (dict(runner="local"), "runner must be one of direct, flink, spark, dataflow, got 'local'"),
         (dict(num_workers=0), "num_workers must be at least 1, got 0"),
-        (dict(runner="spark", num_workers=2), "num_workers is for the runner direct"),
+        (dict(runner="spark", num_workers=2), "num_workers applies to the runner direct only"),
         (dict(options=["--direct_num_worker=2"]), "Beam has no pipeline options --direct_num_worker=2"),
         (dict(options=["input.txt"]), "Beam has no pipeline options input.txt"),
     ],
 )
-def test_bad_arguments(apache_beam, job, plan, arguments, message):
+def test_invalid_arguments_are_refused(apache_beam, job, plan, arguments, message):
     with pytest.raises(ValueError, match=message):
         make_shards_with_beam(job, plan, **arguments)
     assert not os.path.exists(job.folder)
 
 
-def test_a_cluster_needs_absolute_paths(apache_beam, job, plan, monkeypatch, tmp_path):
+def test_relative_paths_are_refused_on_a_cluster(apache_beam, job, plan, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="beam is a relative path"):
         make_shards_with_beam(_job("beam", plan), plan, "flink", options=EMBEDDED)
@@ -196,13 +195,13 @@ def test_a_cluster_needs_absolute_paths(apache_beam, job, plan, monkeypatch, tmp
     assert not os.path.exists(job.folder)
 
 
-def test_workers_that_write_elsewhere(apache_beam, job, plan, monkeypatch):
+def test_shards_missing_after_the_pipeline_are_an_error(apache_beam, job, plan, monkeypatch):
     monkeypatch.setattr(beam_module, "make_shard", lambda shard, job: {})
-    with pytest.raises(RuntimeError, match=f"{len(plan)} of {len(plan)} shards are not in .*another file system"):
+    with pytest.raises(RuntimeError, match=f"{len(plan)} of {len(plan)} shards are missing in"):
         make_shards_with_beam(job, plan)
 
 
-def test_without_beam(job, plan, monkeypatch):
+def test_missing_beam_is_reported(job, plan, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ImportError, match=r"pip install 'keras-bert-zoo\[beam\]'.*pip install -e '\.\[beam\]'"):
         make_shards_with_beam(job, plan)

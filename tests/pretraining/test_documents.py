@@ -10,63 +10,51 @@ def tokenize(lines):
     return tokenize_documents(lines, tokenizer().tokenize)
 
 
-def test_sentences_and_documents():
-    found = tokenize(["river stone", "slowly", "", "night", ""])
+def test_sentences_and_documents_are_ranges_of_tokens():
+    found = tokenize(["", "", "river stone", "slowly", "", "\x07", "", "night", "", ""])
     assert found.token_ids.tolist() == [5, 6, 14, 15, 12]
     assert found.token_ids.dtype == np.int32
     assert found.documents == [[0, 2, 4], [4, 5]]
 
 
-def test_lines_without_tokens_are_no_sentences():
-    # U+FEFF and U+0007 are no white space, and give no tokens: they do not end the document.
+def test_lines_without_tokens_are_not_sentences():
+    # U+FEFF and U+0007 are not white space, and have no tokens: they do not end the document.
     found = tokenize(["\ufeffriver", "\ufeff", "\x07", "stone\r", "night"])
     assert found.token_ids.tolist() == [5, 6, 12]
     assert found.documents == [[0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize("blank", ["", " ", "\t \r", "\u00a0", "\u3000"])
-def test_a_line_of_white_space_ends_a_document(blank):
-    assert tokenize(["river", blank, "stone"]).documents == [[0, 1], [1, 2]]
+def test_a_line_of_white_space_ends_a_document():
+    for blank in ("", " ", "\t \r", "\u00a0", "\u3000"):
+        assert tokenize(["river", blank, "stone"]).documents == [[0, 1], [1, 2]]
 
 
-@pytest.mark.parametrize("lines", [[], [""], ["", " ", ""], ["\x07", "", "\x07"]])
-def test_no_text(lines):
-    found = tokenize(lines)
-    assert found.documents == []
-    assert found.token_ids.tolist() == []
-    assert found.token_ids.dtype == np.int32
+def test_text_without_tokens_has_no_documents():
+    for lines in ([], ["", " "], ["\x07", "", "\x07"]):
+        found = tokenize(lines)
+        assert found.documents == [] and found.token_ids.tolist() == []
+        assert found.token_ids.dtype == np.int32
 
 
-def test_blank_lines_at_the_ends_and_side_by_side():
-    assert tokenize(["", "", "river", "", "", "\x07", "", "stone", "", ""]).documents == [[0, 1], [1, 2]]
-
-
-@pytest.mark.parametrize("lines_at_once, characters_at_once", [(1, 100), (3, 100), (100, 1), (100, 120), (7, 10**6)])
-def test_batches_do_not_show(monkeypatch, lines_at_once, characters_at_once):
+@pytest.mark.parametrize("max_lines, max_characters", [(1, 100), (3, 100), (100, 1), (7, 10**6)])
+def test_the_result_does_not_depend_on_the_size_of_a_batch(monkeypatch, max_lines, max_characters):
     lines = random_text(0).split("\n")
     expected = tokenize(lines)
-    monkeypatch.setattr(module, "_LINES_AT_ONCE", lines_at_once)
-    monkeypatch.setattr(module, "_CHARACTERS_AT_ONCE", characters_at_once)
-    found = tokenize(iter(lines))
+    monkeypatch.setattr(module, "_LINES_PER_CALL", max_lines)
+    monkeypatch.setattr(module, "_CHARACTERS_PER_CALL", max_characters)
+    sizes = []
+
+    def watch(batch):
+        sizes.append((len(batch), sum(map(len, batch[:-1]))))
+        return tokenizer().tokenize(batch)
+
+    found = tokenize_documents(iter(lines), watch)
     assert found.token_ids.tolist() == expected.token_ids.tolist()
     assert found.documents == expected.documents
+    assert all(size <= max_lines and characters < max_characters for size, characters in sizes)
 
 
-def test_few_characters_are_tokenized_at_once(monkeypatch):
-    monkeypatch.setattr(module, "_CHARACTERS_AT_ONCE", 1000)
-    batches = []
-    tokenizer_ = tokenizer()
-
-    def watched(lines):
-        batches.append(sum(map(len, lines)))
-        return tokenizer_.tokenize(lines)
-
-    tokenize_documents(["river " * 50] * 40, watched)
-    assert sum(batches) == 40 * 299  # without the space at the end
-    assert max(batches) <= 1000 + 300
-
-
-def test_counts():
+def test_documents_and_tokens_are_counted():
     found = TokenizedDocuments(np.array([1, 5, 5, 1, 7, 7, 7, 7, 7], "int32"), [[0, 2], [2, 4, 5], [5, 9]])
     expected = {"documents": 3, "one_sentence_documents": 2, "tokens": 9, "unknown_tokens": 2}
     assert found.counts(unknown_id=1) == expected

@@ -1,4 +1,4 @@
-"""The instances of google-research/bert, one by one, and the random number that comes after them."""
+"""The exact mode reproduces google-research/bert, instance by instance, and the random number that comes next."""
 
 import gzip
 import json
@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.pretraining.documents import TokenizedDocuments
 from keras_bert.pretraining.exact_instances import (
     ExactInstance,
-    check_free,
-    exact_instances,
+    check_outputs,
+    make_exact_instances,
     read_exact_documents,
-    write_exact,
+    write_exact_instances,
 )
-from keras_bert.pretraining.records import FEATURE_NAMES, parse
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.records import FEATURE_NAMES, parse_records
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.pretraining.corpora import VOCABULARY, contents, features, records, tokenizer, write_corpus
 
@@ -24,6 +26,8 @@ SETTINGS = [
     for corpus in ("sample_text", "corpus_excerpt")
     for setting in ("len128_wordpiece", "len128_wwm", "len64_wordpiece")
 ]
+SMALL = InstanceSettings(sequence_length=6, max_predictions=2)
+INSTANCE = ExactInstance([2, 5, 3, 6, 3], 3, False, [1], [5])
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +45,20 @@ def corpora(shared, golden):
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def made(request, golden, corpora):
-    """What is known of a setting, the instances made, and the next random number."""
+    """The entry of the golden manifest, the settings, our instances, and the next random number."""
     uncased, documents = corpora
     known = next(each for each in json.loads((golden / "manifest.json").read_text()) if each["name"] == request.param)
-    rng = random.Random(known["random_seed"])
-    instances = exact_instances(
-        *documents[request.param.split(".")[0]],
-        uncased.vocabulary,
-        rng,
-        known["max_seq_length"],
-        known["max_predictions_per_seq"],
-        known["dupe_factor"],
-        known["masked_lm_prob"],
-        known["short_seq_prob"],
-        known["do_whole_word_mask"],
+    settings = InstanceSettings(
+        sequence_length=known["max_seq_length"],
+        max_predictions=known["max_predictions_per_seq"],
+        masking_rate=known["masked_lm_prob"],
+        short_sequence_rate=known["short_seq_prob"],
+        whole_words=known["do_whole_word_mask"],
     )
-    return known, instances, rng.random()
+    rng = random.Random(known["random_seed"])
+    corpus = documents[request.param.split(".")[0]]
+    instances = make_exact_instances(corpus, uncased.vocabulary, rng, settings, known["dupe_factor"])
+    return known, settings, instances, rng.random()
 
 
 def golden_instances(golden, name):
@@ -65,8 +67,8 @@ def golden_instances(golden, name):
         return [json.loads(line) for line in file]
 
 
-def test_each_instance(made, golden, corpora):
-    known, instances, next_random = made
+def test_instances_are_those_of_the_original(made, golden, corpora):
+    known, _, instances, next_random = made
     vocabulary = corpora[0].vocabulary
     found = [
         {
@@ -83,62 +85,70 @@ def test_each_instance(made, golden, corpora):
     assert next_random == known["next_rng_random"]
 
 
-@pytest.mark.parametrize("form", FEATURE_NAMES)
-def test_the_features_in_the_files(made, golden, tmp_path, form):
-    known, instances, _ = made
+@pytest.mark.parametrize("record_format", FEATURE_NAMES)
+def test_features_in_the_files_are_those_of_the_original(made, golden, tmp_path, record_format):
+    known, settings, instances, _ = made
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
-    lengths = known["max_seq_length"], known["max_predictions_per_seq"]
-    write_exact(paths, instances, *lengths, form, {"seed": known["random_seed"]})
+    write_exact_instances(paths, instances, settings, record_format, {"seed": known["random_seed"]})
     expected = np.load(golden / f"{known['name']}.features.npz")
-    for turn, path in enumerate(paths):  # the files take turns
+    for turn, path in enumerate(paths):  # instances are written to the files in turn
         found = records(path)
-        assert set(features(found[0])) == set(FEATURE_NAMES[form].values())
-        parsed = parse(tf.constant(found), form, *lengths)
+        assert set(features(found[0])) == set(FEATURE_NAMES[record_format].values())
+        parsed = parse_records(tf.constant(found), record_format, settings.sequence_length, settings.max_predictions)
         for name, golden_name in FEATURE_NAMES["bert"].items():
             values = expected[golden_name][turn::2]
             np.testing.assert_array_equal(np.reshape(parsed[name], values.shape), values)
     sidecar = json.loads((tmp_path / "two.json").read_text())
     number, size = known["num_instances"] // 2, (tmp_path / "two").stat().st_size
-    assert sidecar == {"seed": 12345, "mode": "exact", "form": form, "instances": number, "bytes": size}
+    assert sidecar == {
+        "seed": 12345, "mode": "exact", "record_format": record_format, "instances": number, "bytes": size
+    }  # fmt: skip
 
 
 # Reading.
 
 
-def test_a_document_goes_on_in_the_next_file(tmp_path):
+def test_a_document_continues_in_the_next_file(tmp_path):
     (tmp_path / "1.txt").write_text("river\r\n\r\n stone\nnight")
     (tmp_path / "2.txt").write_text("light\n\t\nriver\n")
-    found = read_exact_documents([str(tmp_path / "1.txt"), str(tmp_path / "2.txt")], tokenizer())
+    paths = [str(tmp_path / "1.txt"), str(tmp_path / "2.txt")]
+    found = read_exact_documents(paths, tokenizer())
     assert found.token_ids.tolist() == [5, 6, 12, 7, 5]
     assert found.documents == [[0, 1], [1, 2, 3, 4], [4, 5]]
-
-
-def test_the_same_file_twice_is_two_documents_as_in_the_original(tmp_path):
-    path = str(tmp_path / "1.txt")
-    (tmp_path / "1.txt").write_text("river\n\n")
-    assert read_exact_documents([path, path], tokenizer()).documents == [[0, 1], [1, 2]]
+    assert len(read_exact_documents([paths[0]] * 2, tokenizer()).documents) == 3  # repeated files are read again
 
 
 def test_only_white_space_ends_a_document(tmp_path):
-    # The tokenizer drops a byte order mark, and Python's strip does not.
+    # The tokenizer removes a byte order mark, but Python's strip does not.
     path = tmp_path / "1.txt"
     path.write_text("\ufeff\nriver\n\ufeff\nstone\n")
     assert read_exact_documents([str(path)], tokenizer()).documents == [[0, 1, 2]]
 
 
+def test_carriage_returns_are_removed_as_the_reader_of_the_original_does(tmp_path):
+    path = tmp_path / "1.txt"
+    path.write_bytes(b"river\rly\rstone \r light\r\n\r\r\n\rnight\r\rs\nriver\r")
+    with tf.io.gfile.GFile(str(path), "r") as file:
+        lines = list(iter(file.readline, ""))
+    assert lines == ["riverlystone  light\n", "\n", "nights\n", "river"]
+    found = read_exact_documents([str(path)], tokenizer())
+    expected = tokenizer().tokenize([line.strip() for line in lines]).flat_values.numpy()
+    assert found.token_ids.tolist() == expected.tolist()
+    assert len(found.documents) == 2
+
+
 @pytest.mark.parametrize("content", ["", "\n \n\n", "\x07\n"])
-def test_no_text(tmp_path, content):
+def test_files_without_text_are_refused(tmp_path, content):
     path = tmp_path / "corpus.txt"
     path.write_text(content)
-    with pytest.raises(ValueError, match=f"there is no text in {path}: give prepared text"):
+    with pytest.raises(ValueError, match=f"no text found in {path}; give prepared text"):
         read_exact_documents([str(path)], tokenizer())
 
 
-def test_what_cannot_be_read(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"there is no file .*missing\.txt"):
-        read_exact_documents([str(tmp_path / "missing.txt")], tokenizer())
-    with pytest.raises(FileNotFoundError, match="there is no file"):
-        read_exact_documents([str(tmp_path)], tokenizer())
+def test_unreadable_files_are_refused(tmp_path):
+    for path in (tmp_path / "missing.txt", tmp_path):
+        with pytest.raises(FileNotFoundError, match="does not exist or is a folder"):
+            read_exact_documents([str(path)], tokenizer())
     (tmp_path / "latin.txt").write_bytes(b"ab\xe9\n")
     with pytest.raises(ValueError, match=r"latin.txt is not UTF-8: byte 2 cannot be decoded"):
         read_exact_documents([str(tmp_path / "latin.txt")], tokenizer())
@@ -147,15 +157,12 @@ def test_what_cannot_be_read(tmp_path):
 # Masking.
 
 
-def small_instances(tmp_path, **options):
-    (path,) = write_corpus(tmp_path / "corpus", files=1)
-    documents = read_exact_documents([path], tokenizer())
-    return exact_instances(*documents, VOCABULARY, random.Random(0), 24, 3, **{"copies": 4, **options})
-
-
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_masks_are_consistent(tmp_path, whole_words):
-    instances = small_instances(tmp_path, whole_words=whole_words)
+    (path,) = write_corpus(tmp_path / "corpus", files=1)
+    settings = InstanceSettings(sequence_length=24, max_predictions=3, whole_words=whole_words)
+    documents = read_exact_documents([path], tokenizer())
+    instances = make_exact_instances(documents, VOCABULARY, random.Random(0), settings, num_copies=4)
     assert len(instances) > 100
     for each in instances:
         assert each.masked_positions == sorted(set(each.masked_positions))
@@ -164,55 +171,49 @@ def test_masks_are_consistent(tmp_path, whole_words):
         assert each.token_ids[0] == 2 and each.token_ids[each.first_length - 1] == each.token_ids[-1] == 3
 
 
-def test_a_single_sentence_is_followed_by_itself():
-    instances = exact_instances([5, 6, 7], [[0, 3]], VOCABULARY, random.Random(0), 16, 2, copies=3)
-    assert [each.is_random_next for each in instances] == [True] * 3
-    assert all(len(each.token_ids) == 9 for each in instances)
-
-
-def test_an_entry_that_stands_twice():
-    # The last id of a token is its own, and a random token is drawn from the distinct ones.
+def test_a_duplicate_entry_has_the_id_of_its_last_position():
+    # Random tokens are drawn from the distinct entries.
     vocabulary = [*VOCABULARY[:5], "river", "river"]
-    instances = exact_instances([6] * 40, [[0, 20, 40]], vocabulary, random.Random(0), 64, 20, copies=200)
-    found = {token_id for each in instances for token_id in each.token_ids}
-    assert found == {0, 1, 2, 3, 4, 6}
+    documents = TokenizedDocuments(np.array([6] * 40), [[0, 20, 40]])
+    settings = InstanceSettings(sequence_length=64, max_predictions=20)
+    instances = make_exact_instances(documents, vocabulary, random.Random(0), settings, num_copies=200)
+    assert {token_id for each in instances for token_id in each.token_ids} == {0, 1, 2, 3, 4, 6}
 
 
 # Files.
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_existing_files_are_not_overwritten(tmp_path):
     path = str(tmp_path / "records")
-    instance = ExactInstance([2, 5, 3, 6, 3], 3, False, [1], [5])
-    write_exact([path], [instance], 6, 2, "bert", {})
+    write_exact_instances([path], [INSTANCE], SMALL, "bert", {})
     before = contents(tmp_path)
     assert set(before) == {"records", "records.json"}
     with pytest.raises(FileExistsError, match=f"{path} exists; delete it, or give another name"):
-        write_exact([str(tmp_path / "other"), path], [instance], 6, 2, "bert", {})
+        write_exact_instances([str(tmp_path / "other"), path], [INSTANCE], SMALL, "bert", {})
     (tmp_path / "records").unlink()
     with pytest.raises(FileExistsError, match=r"records.json exists"):
-        check_free([path])
+        check_outputs([path])
     assert contents(tmp_path) == {"records.json": before["records.json"]}
 
 
-def test_outputs_that_cannot_be(tmp_path):
-    with pytest.raises(ValueError, match="a file is given twice"):
-        check_free([str(tmp_path / "records")] * 2)
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing for .*records; make it"):
-        check_free([str(tmp_path / "missing" / "records")])
-    check_free(["records-that-are-not-there"])
+def test_invalid_outputs_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="an output file is given twice"):
+        check_outputs([str(tmp_path / "records")] * 2)
+    with pytest.raises(FileNotFoundError, match=r"the folder .*missing of .*records does not exist; create it"):
+        check_outputs([str(tmp_path / "missing" / "records")])
+    check_outputs(["records-that-are-not-there"])
 
 
 def test_an_error_leaves_no_file(tmp_path):
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     too_long = ExactInstance([2, 5, 3, 6, 3, 3, 3], 3, False, [1], [5])
     with pytest.raises(ValueError):
-        write_exact(paths, [too_long], 6, 2, "bert", {})
+        write_exact_instances(paths, [too_long], SMALL, "bert", {})
     assert contents(tmp_path) == {}
 
 
-def test_more_files_than_instances(tmp_path):
+def test_there_may_be_more_files_than_instances(tmp_path):
     paths = [str(tmp_path / str(number)) for number in range(3)]
-    write_exact(paths, [ExactInstance([2, 5, 3, 6, 3], 3, False, [1], [5])], 6, 2, "bert", {})
+    write_exact_instances(paths, [INSTANCE], SMALL, "bert", {})
     assert [len(records(path)) for path in paths] == [1, 0, 0]
     assert [json.loads((tmp_path / f"{path}.json").read_text())["instances"] for path in paths] == [1, 0, 0]

@@ -1,4 +1,4 @@
-"""An instance is a function of the settings, its shard and its copy, and its tokens are those of the text."""
+"""Instances depend on the settings, the shard and the copy only, and contain the tokens of the text."""
 
 import functools
 
@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from keras_bert.pretraining.documents import tokenize_documents
 from keras_bert.pretraining.instance_maker import InstanceMaker
-from keras_bert.pretraining.instance_settings import InstanceSettings
-from keras_bert.pretraining.instances import NEXT_SENTENCE_TASKS
+from keras_bert.pretraining.instance_settings import NEXT_SENTENCE_TASKS, InstanceSettings
 from keras_bert.pretraining.shards import plan_shards
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.pretraining.corpora import VOCABULARY, random_text, tokenizer, write_corpus
@@ -42,7 +41,7 @@ def unmasked(made):
 
 
 @pytest.mark.parametrize("task", NEXT_SENTENCE_TASKS)
-def test_instances_are_the_text(documents, task):
+def test_instances_contain_the_tokens_of_the_text(documents, task):
     rows, made = made_by(maker(next_sentence=task), documents)
     assert len(rows) > 100
     token_ids, lengths = unmasked(made), made["padding_mask"].sum(axis=1)
@@ -56,7 +55,7 @@ def test_instances_are_the_text(documents, task):
     assert not token_ids[made["padding_mask"] == 0].any()
 
 
-def test_shapes_and_types(documents):
+def test_shapes_and_dtypes(documents):
     _, made = made_by(maker(), documents)
     number = len(made["token_ids"])
     shapes = {name: values.shape for name, values in made.items()}
@@ -89,8 +88,8 @@ def test_seed_shard_and_copy_change_the_instances(documents):
     assert len(keys[0]) == len(first[0])
 
 
-def test_a_document_does_not_depend_on_those_that_it_takes_nothing_from():
-    # Without random next sentences, what comes after a document changes nothing of its instances.
+def test_instances_do_not_depend_on_unrelated_documents():
+    # Without random next sentences, documents after it do not change the instances of a document.
     lines = random_text(1, documents=12).split("\n")
     settings = {"next_sentence": "sop"}
     few = tokenize_documents(lines[:40], tokenizer().tokenize)
@@ -108,12 +107,12 @@ def test_instances_do_not_depend_on_their_batch(documents):
         assert all(np.array_equal(part[name], made[name][start : start + 9]) for name in made)
 
 
-def test_the_order_is_random(documents):
+def test_instances_are_in_random_order(documents):
     starts = maker().choose(documents, 0, 0)[:, 0]
     assert 0.4 < np.mean(starts[1:] > starts[:-1]) < 0.6
 
 
-def test_rates(documents):
+def test_masking_rates(documents):
     rows = np.concatenate([maker().choose(documents, shard, 0) for shard in range(20)])
     made = maker(max_predictions=20, masking_rate=0.3).make(documents.token_ids, rows)
     made = {name: values.numpy() for name, values in made.items()}
@@ -123,14 +122,14 @@ def test_rates(documents):
     now = np.take_along_axis(made["token_ids"], made["masked_positions"], 1)[chosen]
     labels = made["masked_labels"][chosen]
     assert len(now) > 20_000
-    random_ones = 0.1 / len(VOCABULARY)  # of which are [MASK], or the token itself
+    random_ones = 0.1 / len(VOCABULARY)  # random tokens that are [MASK], or the token itself
     assert np.mean(now == MASK) == pytest.approx(0.8 + random_ones, abs=0.01)
     assert np.mean(now == labels) == pytest.approx(0.1 + random_ones, abs=0.01)
     assert 0.4 < made["next_sentence_labels"].mean() < 0.8  # some chunks have one sentence
 
 
 @pytest.mark.parametrize("task", NEXT_SENTENCE_TASKS)
-def test_no_text_gives_no_instances(task):
+def test_empty_text_gives_no_instances(task):
     empty = tokenize_documents(["", ""], tokenizer().tokenize)
     rows, made = made_by(maker(next_sentence=task), empty)
     assert rows.shape == (0, 6)
@@ -138,11 +137,11 @@ def test_no_text_gives_no_instances(task):
 
 
 def test_documents_of_one_sentence():
-    lonely = tokenize_documents(["river stone", "", "night"], tokenizer().tokenize)
-    assert [len(maker(next_sentence=task).choose(lonely, 0, 0)) for task in NEXT_SENTENCE_TASKS] == [2, 0, 2]
+    single = tokenize_documents(["river stone", "", "night"], tokenizer().tokenize)
+    assert [len(maker(next_sentence=task).choose(single, 0, 0)) for task in NEXT_SENTENCE_TASKS] == [2, 0, 2]
 
 
-def test_special_tokens_in_the_text_stay_text():
+def test_special_tokens_in_the_text_are_ordinary_words():
     plain = tokenize_documents(["[MASK] [CLS] river [SEP]", "[MASK]"], tokenizer().tokenize)
     assert set(plain.token_ids.tolist()) == {1, 5}
     _, made = made_by(maker(masking_rate=0.01, max_predictions=1), plain)
@@ -150,7 +149,7 @@ def test_special_tokens_in_the_text_stay_text():
     assert not (unmasked(made) == MASK).any()
 
 
-def test_the_longest_sequences_are_no_longer_than_asked():
+def test_long_sentences_fit_the_sequence_length():
     long = tokenize_documents(["river " * 1000, "night " * 900, "", "stone"], tokenizer().tokenize)
     for task in NEXT_SENTENCE_TASKS:
         _, made = made_by(maker(next_sentence=task, sequence_length=5, max_predictions=1), long)
@@ -159,7 +158,7 @@ def test_the_longest_sequences_are_no_longer_than_asked():
         assert lengths.min() >= 3
 
 
-def test_a_shard_is_read(tmp_path):
+def test_shards_contain_all_documents(tmp_path):
     (path,) = write_corpus(tmp_path / "corpus", files=1)
     plan = plan_shards([path], 1000)
     assert len(plan) > 2
@@ -169,12 +168,12 @@ def test_a_shard_is_read(tmp_path):
     assert sum(len(each.documents) for each in read) == len(whole.documents)
 
 
-def test_a_vocabulary_without_mask():
+def test_a_vocabulary_without_mask_is_refused():
     with pytest.raises(ValueError, match=r"lacks \[MASK\], which masked language modelling needs"):
         InstanceMaker(BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"], lower_case=True), InstanceSettings())
 
 
-def test_one_graph_serves_all_batches(documents):
+def test_one_graph_is_used_for_all_batches(documents):
     making = InstanceMaker(tokenizer(), InstanceSettings(sequence_length=32))
     rows = making.choose(documents, 0, 0)
     for number in (1, 5, 9):

@@ -30,18 +30,24 @@ def test_the_defaults_are_those_of_the_original():
         ({"short_sequence_rate": float("nan")}, r"short_sequence_rate .* got nan"),
         ({"masking_rate": 0}, r"masking_rate must be above 0 and at most 1, got 0"),
         ({"masking_rate": 15}, r"masking_rate must be above 0 and at most 1, got 15"),
-        ({"mask_share": 0.9, "random_share": 0.2}, r"together at most 1, got 0.9 and 0.2"),
-        ({"random_share": -0.1}, r"at least 0 and together at most 1, got 0.8 and -0.1"),
+        ({"mask_share": 0.9, "random_share": 0.2}, r"sum at most 1, got 0.9 and 0.2"),
+        ({"random_share": -0.1}, r"at least 0 and their sum at most 1, got 0.8 and -0.1"),
         ({"next_sentence": "none", "fill_to_length": False}, r"fill_to_length=False .* has no pairs"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, message):
+def test_invalid_settings_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         InstanceSettings(**arguments)
 
 
-def test_the_ends_of_the_ranges():
+def test_limits_of_the_ranges_are_allowed():
     least = {"sequence_length": 5, "max_predictions": 1, "short_sequence_rate": 0, "mask_share": 0}
     most = {"short_sequence_rate": 1, "masking_rate": 1, "mask_share": 0.9, "random_share": 0.1}
     for values in (least, most):
         assert values.items() <= InstanceSettings(**values).to_dict().items()
+
+
+def test_special_tokens_are_subtracted_from_the_length():
+    tasks = ("nsp", "sop", "none")
+    found = [InstanceSettings(sequence_length=64, next_sentence=task).max_text_tokens for task in tasks]
+    assert found == [61, 61, 62]

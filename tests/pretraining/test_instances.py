@@ -1,4 +1,4 @@
-"""The choice of sentences, against a slow version on lists of tokens, and by what each task promises."""
+"""The choice of sentences, compared with a slow reference, and the properties of each task."""
 
 import random
 from collections import Counter
@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from keras_bert.pretraining.instances import Segments, document_segments, most_tokens
+from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.instances import choose_segments
 from tests.reference.instances import pairs_of_document
 
 
@@ -23,7 +24,7 @@ def random_documents(seed, documents=6, sentences=9, tokens=12):
 
 
 def as_tokens(documents):
-    """Sentences as lists of tokens, each token its own position."""
+    """Sentences as lists of tokens; each token is its position."""
     return [[list(range(start, end)) for start, end in pairwise(document)] for document in documents]
 
 
@@ -32,7 +33,7 @@ def tokens_of(segments):
 
 
 def segments_of(documents, index, length, rng, **options):
-    return list(document_segments(documents, index, length, rng, **options))
+    return list(choose_segments(documents, index, InstanceSettings(sequence_length=length, **options), rng))
 
 
 # Next sentences.
@@ -51,7 +52,7 @@ def segments_of(documents, index, length, rng, **options):
     ],
     ids=str,
 )
-def test_next_sentences_are_those_of_the_slow_version(sizes, length):
+def test_next_sentence_pairs_equal_the_reference(sizes, length):
     for seed in range(20):
         documents = random_documents(seed, **sizes)
         tokens = as_tokens(documents)
@@ -64,17 +65,18 @@ def test_next_sentences_are_those_of_the_slow_version(sizes, length):
             assert ours.random() == theirs.random()
 
 
-def test_the_caller_may_draw_between_two_instances():
+def test_the_caller_may_draw_random_numbers_between_instances():
     documents = random_documents(0, sentences=40)
     tokens = as_tokens(documents)
     ours, theirs = random.Random(0), random.Random(0)
+    settings = InstanceSettings(sequence_length=16)
     for index in range(len(documents)):
-        found = [(*tokens_of(each), ours.random()) for each in document_segments(documents, index, 16, ours)]
+        found = [(*tokens_of(each), ours.random()) for each in choose_segments(documents, index, settings, ours)]
         slow = pairs_of_document(tokens, index, 13, theirs, 0.1)
         assert found == [(first, second, theirs.random()) for first, second, _ in slow]
 
 
-def test_half_of_the_pairs_with_a_next_sentence_have_a_random_one():
+def test_half_of_the_next_sentences_are_random():
     documents = [list(range(0, 4001, 4)), list(range(4001, 8002, 4))]
     segments = segments_of(documents, 0, 16, random.Random(0), short_sequence_rate=0)
     assert 0.4 < sum(each.label for each in segments) / len(segments) < 0.6
@@ -107,8 +109,8 @@ def test_pairs_of_single_sentences():
 
 
 @pytest.mark.parametrize("fill_to_length", [True, False])
-@pytest.mark.parametrize("seed", range(10))
-def test_swapped_pairs_use_every_token_of_documents_with_two_sentences(seed, fill_to_length):
+@pytest.mark.parametrize("seed", range(5))
+def test_ordered_pairs_use_every_token_of_documents_with_two_sentences(seed, fill_to_length):
     documents = random_documents(seed, sentences=20)
     rng = random.Random(seed)
     for index, document in enumerate(documents):
@@ -122,24 +124,24 @@ def test_swapped_pairs_use_every_token_of_documents_with_two_sentences(seed, fil
         for each in found:
             first, second = tokens_of(each)
             first, second = (second, first) if each.label else (first, second)
-            assert first[-1] + 1 == second[0]  # beside each other in the text
-            assert {first[0], second[0], second[-1] + 1} <= set(document)  # of whole sentences
+            assert first[-1] + 1 == second[0]  # adjacent in the text
+            assert {first[0], second[0], second[-1] + 1} <= set(document)  # whole sentences
             covered.append(first + second)
         times = Counter(token for tokens in covered for token in tokens)
         assert set(times) == set(range(document[0], document[-1]))
-        # No token is used twice, but for those of the sentence that the last one was taken with.
+        # Only tokens of the sentence before the last one may be used twice.
         twice = {token for token, number in times.items() if number > 1}
         assert twice <= set(range(document[-3], document[-2]))
         assert max(times.values()) <= 2
 
 
-def test_half_of_the_pairs_are_swapped():
+def test_half_of_the_ordered_pairs_are_swapped():
     documents = [list(range(0, 4001, 4))]
     found = segments_of(documents, 0, 16, random.Random(0), next_sentence="sop", short_sequence_rate=0)
     assert 0.4 < sum(each.label for each in found) / len(found) < 0.6
 
 
-def test_long_sentences_are_cut_to_fit():
+def test_long_sentences_are_truncated():
     for next_sentence in ("nsp", "sop"):
         for seed in range(20):
             documents = random_documents(seed, tokens=100)
@@ -148,7 +150,7 @@ def test_long_sentences_are_cut_to_fit():
                 assert first and second and len(first) + len(second) <= 9
 
 
-def test_the_longer_segment_is_cut_at_both_ends():
+def test_the_longer_segment_is_truncated_at_both_ends():
     documents = [[0, 100, 104], [104, 108]]
     cuts = [segments_of(documents, 0, 13, random.Random(seed), next_sentence="sop")[0] for seed in range(30)]
     longer = [(each.b_start, each.b_end) if each.label else (each.a_start, each.a_end) for each in cuts]
@@ -169,7 +171,7 @@ def test_single_segments_fill_their_length_and_use_each_token_once(length):
         assert all(each.a_end - each.a_start == length - 2 for each in found[:-1])
 
 
-def test_the_share_of_short_sequences_is_of_documents():
+def test_the_short_sequence_rate_applies_to_documents():
     documents = [list(range(number * 1000, number * 1000 + 901, 10)) for number in range(300)]
     rng = random.Random(0)
     short = 0
@@ -179,11 +181,3 @@ def test_the_share_of_short_sequences_is_of_documents():
         assert len(lengths) == 1
         short += lengths != {100}
     assert 60 < short < 120
-
-
-def test_the_most_tokens():
-    assert [most_tokens(64, task) for task in ("nsp", "sop", "none")] == [61, 61, 62]
-
-
-def test_an_instance_is_a_plain_tuple():
-    assert Segments(0, 4, 9, 12, 1) == (0, 4, 9, 12, 1)

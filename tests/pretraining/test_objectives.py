@@ -1,4 +1,4 @@
-"""A language model's instances are those of masked words with nothing masked and every neighbour as a label."""
+"""Instances of a language model: nothing is masked, and every neighbor is a label."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,11 @@ def instances(tmp_path_factory):
 
 
 def packed(instances):
-    return pack_instances(instances, sequence_length=64, most_instances=8, most_predictions=40)
+    return pack_instances(instances, sequence_length=64, max_instances=8, max_predictions=40)
 
 
-def slowly(instances, step):
-    """By row, what is predicted where: {position: token of the neighbour}, and the tokens, with nothing masked."""
+def reference_labels(instances, step):
+    """The label of each position by row, and the tokens without masks."""
     rows, tokens = [], instances["token_ids"].copy()
     sequences = instances.get("sequence_ids", instances["padding_mask"])
     for row, weights in enumerate(instances["masked_weights"]):
@@ -38,20 +38,20 @@ def slowly(instances, step):
                 tokens[row, instances["masked_positions"][row, place]] = instances["masked_labels"][row, place]
         found = {}
         for position in range(tokens.shape[1]):
-            neighbour = position + step
-            is_in_row = 0 <= neighbour < tokens.shape[1]
-            if is_in_row and sequences[row, position] == sequences[row, neighbour] != 0:
-                found[position] = tokens[row, neighbour]
+            neighbor = position + step
+            is_in_row = 0 <= neighbor < tokens.shape[1]
+            if is_in_row and sequences[row, position] == sequences[row, neighbor] != 0:
+                found[position] = tokens[row, neighbor]
         rows.append(found)
     return rows, tokens
 
 
 @pytest.mark.parametrize("form", [dict, packed])
 @pytest.mark.parametrize(("objective", "step"), [("left_to_right", 1), ("right_to_left", -1)])
-def test_every_neighbour_is_predicted(instances, form, objective, step):
+def test_every_neighbor_is_a_label(instances, form, objective, step):
     given = form(instances)
     inputs, labels = inputs_and_labels({name: tf.constant(values) for name, values in given.items()}, objective)
-    rows, tokens = slowly(given, step)
+    rows, tokens = reference_labels(given, step)
     np.testing.assert_array_equal(inputs["token_ids"], tokens)
     assert (tokens != given["token_ids"]).sum() > 50
     for row, expected in enumerate(rows):
@@ -63,7 +63,7 @@ def test_every_neighbour_is_predicted(instances, form, objective, step):
 
 
 @pytest.mark.parametrize("form", [dict, packed])
-def test_masked_words_stay_as_they_are(instances, form):
+def test_masked_instances_are_only_split(instances, form):
     given = {name: tf.constant(values) for name, values in form(instances).items()}
     inputs, labels = inputs_and_labels(given)
     assert {**inputs, **labels}.keys() == given.keys() and not inputs.keys() & labels.keys()
@@ -81,6 +81,6 @@ def test_shapes_are_known_in_a_pipeline(instances, objective):
         assert spec.shape == [4, LENGTH - 1]
 
 
-def test_an_unknown_objective(instances):
+def test_an_unknown_objective_is_refused(instances):
     with pytest.raises(ValueError, match="objective must be one of mlm, left_to_right, right_to_left, got 'rtl'"):
         inputs_and_labels(instances, "rtl")

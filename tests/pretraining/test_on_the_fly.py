@@ -1,26 +1,22 @@
-"""Instances made while the model trains are those of the files, in another order and with other masks in each epoch."""
+"""Instances made on the fly equal those of the files, with a new order and new masks in each epoch."""
 
-import hashlib
 import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.pretraining import on_the_fly
 from keras_bert.pretraining.instance_maker import InstanceMaker
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.on_the_fly import text_batches
-from keras_bert.pretraining.records import parse
-from keras_bert.pretraining.row_packing import packed
+from keras_bert.pretraining.records import parse_records
+from keras_bert.pretraining.row_packing import pack_dataset
 from keras_bert.pretraining.shards import Shard, plan_shards
 from keras_bert.pretraining.streaming import ShardJob, ShardMaker
 from tests.pretraining.corpora import VOCABULARY, WORDS, records, rows, tokenizer, write_corpus
 
-ROOT = Path(__file__).parents[3]
 SHARD_BYTES = 2000
 TASKS = ("nsp", "sop", "none")
 
@@ -39,7 +35,7 @@ def plan(tmp_path_factory):
 
 @pytest.fixture
 def shards_read(monkeypatch):
-    """The numbers of the shards that are read, in their order."""
+    """The numbers of the shards that are read, in order."""
     numbers = []
     read = InstanceMaker.read
     monkeypatch.setattr(InstanceMaker, "read", lambda self, shard: numbers.append(shard.number) or read(self, shard))
@@ -52,7 +48,7 @@ def epoch_rows(plan, epoch, epochs=1, batch_size=1, **arguments):
 
 
 def streamed_rows(plan, made, copies, folder):
-    """What is written as each copy of a corpus, by shard."""
+    """The instances of each copy in files, by shard."""
     job = ShardJob(str(folder), len(plan), tokenizer().get_config(), made, copies)
     os.makedirs(folder)
     make, found = ShardMaker(job), [{} for _ in range(copies)]
@@ -60,7 +56,9 @@ def streamed_rows(plan, made, copies, folder):
         make(shard)
         for copy, path in enumerate(job.paths(shard)):
             stored = tf.constant(records(path))
-            found[copy][shard.number] = rows([parse(stored, "bert", made.sequence_length, made.max_predictions)])
+            found[copy][shard.number] = rows(
+                [parse_records(stored, "bert", made.sequence_length, made.max_predictions)]
+            )
     return found
 
 
@@ -69,7 +67,7 @@ def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task)
     made = settings(next_sentence=task, whole_words=task == "sop")
     copies = streamed_rows(plan, made, 2, tmp_path / "files")
     first, second = ([row for number in copy for row in copy[number]] for copy in copies)
-    # Other sentences, or at least other masks; of a few tokens they may be the same.
+    # Sentences or masks differ, except in a few instances of few tokens.
     assert len(first) > 60 and len(set(first) & set(second)) < 0.1 * len(first)
     changes = {"next_sentence": task, "whole_words": task == "sop"}
     found = [epoch_rows(plan, epoch, settings=changes) for epoch in (0, 1)]
@@ -80,13 +78,13 @@ def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task)
     assert len(rows(both)) == (len(first) + len(second)) // 2 * 2
 
 
-def test_some_shards_of_a_plan_give_what_they_give_in_files(plan, tmp_path):
+def test_a_part_of_a_plan_gives_the_instances_of_its_files(plan, tmp_path):
     (files,) = streamed_rows(plan, settings(), 1, tmp_path / "files")
     assert Counter(epoch_rows(plan[3:], 0)) == Counter(files[3] + files[4])
 
 
 @pytest.mark.slow
-def test_the_workers_share_out_the_shards_of_an_epoch(plan, shards_read):
+def test_workers_split_the_shards_of_an_epoch(plan, shards_read):
     for workers, epochs in ((2, 3), (5, 1)):
         dealt = [[] for _ in range(workers)]
         for epoch in range(epochs):
@@ -102,14 +100,14 @@ def test_the_workers_share_out_the_shards_of_an_epoch(plan, shards_read):
         assert max(sizes) - min(sizes) <= 1 and sum(sizes) == 5 * epochs  # not only in each epoch
 
 
-def test_a_worker_goes_on_where_its_epoch_ends(plan):
+def test_a_worker_continues_with_the_next_epoch(plan):
     for worker in range(2):
         stream = epoch_rows(plan, 1, epochs=2, worker_index=worker, num_workers=2)
         parts = [epoch_rows(plan, epoch, worker_index=worker, num_workers=2) for epoch in (1, 2)]
         assert Counter(stream) == Counter(parts[0] + parts[1])
 
 
-def test_shards_come_in_another_order_in_each_epoch(plan, shards_read):
+def test_the_order_of_shards_changes_in_each_epoch(plan, shards_read):
     orders = []
     for epoch in range(4):
         shards_read.clear()
@@ -119,7 +117,7 @@ def test_shards_come_in_another_order_in_each_epoch(plan, shards_read):
     assert len(set(orders)) > 2
 
 
-def test_the_same_tokens_have_other_masks_in_another_epoch(plan):
+def test_masks_change_in_each_epoch(plan):
     made = settings(next_sentence="none", short_sequence_rate=0.0)
     masks = []
     for epoch in (0, 1, 7):
@@ -140,29 +138,7 @@ def test_another_seed_gives_other_instances(plan):
     assert not set(found[0]) & set(found[2])
 
 
-HASH = """
-import hashlib, sys
-from keras_bert.pretraining.on_the_fly import text_batches
-from keras_bert.pretraining.shards import plan_shards
-from tests.pretraining.corpora import tokenizer
-from tests.pretraining.test_on_the_fly import SHARD_BYTES, rows, settings
-
-batches = text_batches(plan_shards(sys.argv[1:], SHARD_BYTES), tokenizer(), settings(), batch_size=8).take(50)
-print(hashlib.sha256(b"".join(rows(batches))).hexdigest())
-"""
-
-
-@pytest.mark.slow
-def test_another_process_makes_the_same_batches(plan):
-    paths = list(dict.fromkeys(path for shard in plan for path, _, _ in shard.pieces))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    command = [sys.executable, "-c", HASH, *paths]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    batches = text_batches(plan, tokenizer(), settings(), batch_size=8).take(50)
-    assert printed.strip() == hashlib.sha256(b"".join(rows(batches))).hexdigest()
-
-
-def test_shapes_are_known_before_a_batch_is_made(plan):
+def test_shapes_are_static(plan):
     batches = text_batches(plan, tokenizer(), settings(), batch_size=8)
     shapes = {name: tuple(spec.shape) for name, spec in batches.element_spec.items()}
     tokens, predictions = ("token_ids", "segment_ids", "padding_mask"), ("masked_positions", "masked_labels")
@@ -188,13 +164,12 @@ def sources(batch):
     return Counter(WORDS.index(word) for word in words)
 
 
-def test_the_shards_that_are_open_are_mixed_evenly_and_with_others_each_time(tmp_path):
+def test_open_shards_are_interleaved_evenly(tmp_path, monkeypatch):
     plan = write_shards(tmp_path, [128] * 4)
     arguments = (plan, tokenizer(), settings(sequence_length=8, next_sentence="none", short_sequence_rate=0))
     for at_once in (1, 2):
-        batches = [
-            sources(batch) for batch in text_batches(*arguments, batch_size=128, shards_at_once=at_once, epochs=4)
-        ]
+        monkeypatch.setattr(on_the_fly, "_OPEN_SHARDS", at_once)
+        batches = [sources(batch) for batch in text_batches(*arguments, batch_size=128, epochs=4)]
         assert len(batches) == 16
         assert all(set(batch.values()) == {128 // at_once} for batch in batches)
         if at_once == 2:
@@ -217,7 +192,7 @@ def take_rows(iterator, number):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_restored_iterator_goes_on(plan, tmp_path, workers):
+def test_a_restored_iterator_continues(plan, tmp_path, workers):
     batches, again = (text_batches(plan, tokenizer(), settings(), 8, num_workers=workers) for _ in range(2))
     expected = rows(batches.take(35))
     for position in (0, 1, 5, 8, 9, 10, 20):  # a shard has some 20 instances, an epoch some 100
@@ -226,7 +201,7 @@ def test_a_restored_iterator_goes_on(plan, tmp_path, workers):
     assert sum(file.stat().st_size for file in tmp_path.glob("place*")) < 20_000
 
 
-def test_a_restored_iterator_reads_the_shards_again_that_were_open(tmp_path, shards_read):
+def test_a_restored_iterator_reads_only_open_shards_again(tmp_path, shards_read):
     # One stays open while others come and go.
     plan = write_shards(tmp_path, [640, *[64] * 6])
     made = settings(sequence_length=8, next_sentence="none", short_sequence_rate=0)
@@ -241,10 +216,10 @@ def test_a_restored_iterator_reads_the_shards_again_that_were_open(tmp_path, sha
 
 
 @pytest.mark.slow
-def test_rows_that_are_packed(plan, tmp_path):
+def test_packed_rows_can_be_restored(plan, tmp_path):
     def packed_rows(epochs=None):
         batches = text_batches(plan, tokenizer(), settings(), 8, epochs=epochs)
-        return packed(batches, sequence_length=64, most_predictions=12, window=50, seed=1).batch(4)
+        return pack_dataset(batches, sequence_length=64, max_predictions=12, window=50, seed=1).batch(4)
 
     single = list(text_batches(plan, tokenizer(), settings(), 8, epochs=1).as_numpy_iterator())
     together = list(packed_rows(epochs=1).as_numpy_iterator())
@@ -269,7 +244,7 @@ def bad_corpus(tmp_path, place):
     return paths, len(good) + 3
 
 
-def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
+def test_invalid_utf_8_is_an_error_of_the_iterator(tmp_path):
     paths, byte = bad_corpus(tmp_path, place=2)
     batches = text_batches(plan_shards(paths, 600), tokenizer(), settings(), batch_size=4)
     with pytest.raises(
@@ -279,7 +254,7 @@ def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
             pass
 
 
-def test_what_is_not_utf_8_at_the_beginning_is_known_at_once(tmp_path):
+def test_invalid_utf_8_in_the_first_shard_is_an_error_at_once(tmp_path):
     paths, byte = bad_corpus(tmp_path, place=0)
     with pytest.raises(ValueError, match=f"{paths[0]} is not UTF-8: byte {byte} cannot"):
         text_batches(plan_shards(paths), tokenizer(), settings(), batch_size=4)
@@ -288,12 +263,12 @@ def test_what_is_not_utf_8_at_the_beginning_is_known_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "task", "needed"),
     [
-        ("river stone\n\n" * 50, "sop", "documents of two sentences or more"),
-        ("\n \n" * 50, "nsp", "documents of a sentence or more"),
-        ("\u200b\n\x07\n" * 50, "none", "documents of a sentence or more"),  # nothing is left of such characters
+        ("river stone\n\n" * 50, "sop", "documents of at least two sentences"),
+        ("\n \n" * 50, "nsp", "documents of at least one sentence"),
+        ("\u200b\n\x07\n" * 50, "none", "documents of at least one sentence"),  # nothing is left of such characters
     ],
 )
-def test_a_text_without_instances_is_refused_instead_of_searched_without_end(tmp_path, text, task, needed):
+def test_text_without_instances_is_refused(tmp_path, text, task, needed):
     (tmp_path / "corpus.txt").write_text(text)
     plan = plan_shards([str(tmp_path / "corpus.txt")], 100)
     assert len(plan) > 1
@@ -301,8 +276,8 @@ def test_a_text_without_instances_is_refused_instead_of_searched_without_end(tmp
         text_batches(plan, tokenizer(), settings(next_sentence=task), batch_size=4)
 
 
-@pytest.mark.parametrize("place", [0, 1, 4])
-def test_shards_without_instances_are_passed_over(tmp_path, place):
+@pytest.mark.parametrize("place", [0, 4])
+def test_shards_without_instances_are_skipped(tmp_path, place):
     texts = ["river stone\n\n" * 50] * 5
     texts[place] = ("river stone\nlight walked\n" * 20 + "\n") * 4
     plan = []
@@ -320,20 +295,19 @@ def test_shards_without_instances_are_passed_over(tmp_path, place):
     [
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
-        ({"shards_at_once": 0}, "shards_at_once must be at least 1, got 0"),
         ({"first_epoch": -1}, "first_epoch must be at least 0, got -1"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"worker_index": 2, "num_workers": 2}, "worker_index must be from 0 to 1, got 2"),
         ({"worker_index": -1}, "worker_index must be from 0 to 0, got -1"),
-        ({"num_workers": 6}, "the text has 5 shards, and there are 6 workers; make smaller shards"),
+        ({"num_workers": 6}, "got 5 shards for 6 workers; make smaller shards"),
     ],
 )
-def test_refused_numbers(plan, arguments, message):
+def test_invalid_numbers_are_refused(plan, arguments, message):
     with pytest.raises(ValueError, match=message):
         text_batches(plan, tokenizer(), settings(), **{"batch_size": 4, **arguments})
 
 
-def test_tf_distribute_does_not_share_out_the_share(plan):
+def test_tf_distribute_does_not_shard_again(plan):
     options = text_batches(plan, tokenizer(), settings(), batch_size=4).options()
     assert options.experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
     assert options.deterministic

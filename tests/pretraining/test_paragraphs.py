@@ -16,8 +16,8 @@ def test_paragraphs_are_the_same_in_every_layout(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("width", [40, 65, 72, 100])
-def test_layouts_are_told_in_longer_texts(layout, width):
+@pytest.mark.parametrize("width", [40, 72])
+def test_layouts_of_longer_texts_are_detected(layout, width):
     generator = random.Random(width)
     chosen = [generator.choice(PARAGRAPHS) for _ in range(60)]
     lines = LAYOUTS[layout](chosen, width) if layout in ("blank_line", "short_line") else LAYOUTS[layout](chosen)
@@ -40,7 +40,7 @@ def test_lists_titles_and_single_lines_are_not_joined():
         assert list(join_paragraphs(lines)) == lines
 
 
-def test_verse_is_joined_to_sentences_where_blank_lines_part_paragraphs():
+def test_verse_is_joined_if_blank_lines_separate_paragraphs():
     verse = [
         "  The boats came home from the sea,",
         "      And the lamps were lit on the shore,",
@@ -53,7 +53,7 @@ def test_verse_is_joined_to_sentences_where_blank_lines_part_paragraphs():
     ]
 
 
-def test_headings_and_indented_lines_begin_paragraphs_without_blank_lines():
+def test_headings_and_indented_lines_start_paragraphs_without_blank_lines():
     lines = ["CHAPTER I", "The Lemons", *wrapped_closely(), "CHAPTER II", *wrapped_closely()]
     assert list(join_paragraphs(lines)) == ["CHAPTER I", "The Lemons", *PARAGRAPHS, "CHAPTER II", *PARAGRAPHS]
     full = ["It was the hour when the ferries come home to us.", "   The lamps along the quay were lit one by one."]
@@ -65,7 +65,7 @@ def test_headings_and_indented_lines_begin_paragraphs_without_blank_lines():
     ]
 
 
-def test_broken_lines_are_joined_where_lines_are_paragraphs():
+def test_broken_lines_are_joined_if_lines_are_paragraphs():
     broken = ["He owed the", "engineer", "four hundred lemons."]
     assert list(join_paragraphs(PARAGRAPHS + broken)) == [*PARAGRAPHS, "He owed the engineer four hundred lemons."]
     assert list(join_paragraphs(PARAGRAPHS + broken, "line")) == PARAGRAPHS + broken
@@ -78,14 +78,14 @@ def test_a_layout_can_be_forced():
     assert list(join_paragraphs(lines, "line")) == ["One word", "and then", "Another.", "Yes."]
     assert list(join_paragraphs(lines, "blank_line")) == ["One word and then", "Another. Yes."]
     assert list(join_paragraphs(wrapped(), "short_line")) == PARAGRAPHS
-    with pytest.raises(ValueError, match="unknown paragraph_end 'page'; allowed are"):
+    with pytest.raises(ValueError, match=r"paragraph_end must be one of .*, got 'page'"):
         list(join_paragraphs(lines, "page"))
-    with pytest.raises(ValueError, match="unknown hyphens 'no'; allowed are"):
+    with pytest.raises(ValueError, match=r"hyphens must be one of .*, got 'no'"):
         list(join_paragraphs(lines, hyphens="no"))
 
 
 def hyphenated(text, width):
-    """Wraps a text as typesetters do, parting words."""
+    """Wraps a text with hyphenation."""
     lines = []
     while len(text) > width:
         place = width - 1
@@ -96,7 +96,7 @@ def hyphenated(text, width):
     return [*lines, text]
 
 
-def test_hyphens_of_wrapping_are_dropped_and_others_kept():
+def test_only_hyphens_of_wrapping_are_dropped():
     text = " ".join(PARAGRAPHS[::3] * 4)
     lines = hyphenated(text, 40)
     assert sum(line.endswith("-") for line in lines) >= 10
@@ -134,18 +134,18 @@ def test_wrapped_chinese_and_korean():
     assert list(join_paragraphs(wrapped(KOREAN, 20))) == KOREAN
 
 
-def test_each_block_shows_its_own_layout(monkeypatch):
+def test_the_layout_is_detected_for_each_block(monkeypatch):
     monkeypatch.setattr(paragraphs, "_BLOCK_CHARACTERS", 1000)
     story = PARAGRAPHS * 3
     lines = [*wrapped(story), *story, *wrapped(story), *story]
     joined = list(join_paragraphs(lines))
-    # At a change of layout a block holds some lines of each.
+    # A block at a change of the layout contains lines of both.
     assert sum(paragraph in PARAGRAPHS for paragraph in joined) >= 0.75 * 4 * len(story)
     assert "".join(" ".join(joined).split()) == "".join(" ".join(lines).split())
 
 
-def test_what_is_longer_than_a_paragraph_is_cut(monkeypatch):
-    monkeypatch.setattr(paragraphs, "_LONGEST_PARAGRAPH", 100)
+def test_long_paragraphs_are_cut(monkeypatch):
+    monkeypatch.setattr(paragraphs, "_MAX_PARAGRAPH", 100)
     for lines in (["word " * 200], ["word"] * 200, ["word " * 10] * 20):
         joined = list(join_paragraphs(lines, "blank_line"))
         assert " ".join(joined).split() == ["word"] * 200
@@ -153,7 +153,7 @@ def test_what_is_longer_than_a_paragraph_is_cut(monkeypatch):
     assert list(map(len, join_paragraphs(["x" * 250]))) == [100, 100, 50]
 
 
-def test_lines_are_read_as_paragraphs_are_taken():
+def test_lines_are_read_lazily():
     def endless():
         while True:
             yield from wrapped()
@@ -162,7 +162,7 @@ def test_lines_are_read_as_paragraphs_are_taken():
     assert [next(taken) for _ in PARAGRAPHS] == PARAGRAPHS
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_nothing_but_white_space_is_lost(seed):
     generator = random.Random(seed)
     characters = "aB9.,!?-'\"“”中。かé가ß😀\u0301 \t\u3000\x0c\u2028\xa0"
@@ -175,7 +175,7 @@ def test_nothing_but_white_space_is_lost(seed):
 
 
 @pytest.mark.slow
-def test_the_layouts_of_the_novels(shared):
+def test_layouts_of_the_novels(shared):
     found = {}
     for path in sorted((shared / "data/text/english_novels").glob("*.txt")):
         lines = path.read_text("utf-8-sig")[: 2**18].split("\n")

@@ -1,4 +1,4 @@
-"""Every instance of the files comes once an epoch, and what does not belong together or to the model is refused."""
+"""Every instance of the files is read once per epoch; files that do not match each other or the model are refused."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from absl import logging
 
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.record_reader import check_shards, describe_shards, shard_batches
-from keras_bert.pretraining.records import FEATURE_NAMES, parse, serialize
+from keras_bert.pretraining.records import FEATURE_NAMES, parse_records, serialize_records
 from keras_bert.pretraining.shard_files import instances_path
 from keras_bert.pretraining.shards import Shard
 from keras_bert.pretraining.streaming import ShardJob, ShardMaker
@@ -24,13 +24,13 @@ LENGTH, PREDICTIONS = 24, 4
 KINDS = [("bert", "none"), ("models", "none"), ("bert", "gzip")]
 
 
-def make_files(folder, form="bert", compression="none", files=4, empty=2, **settings):
-    """Finished files of which one has no instance, and their paths."""
+def make_files(folder, record_format="bert", compression="none", files=4, empty=2, **settings):
+    """Makes finished files, one of them without instances; returns their paths."""
     folder.mkdir()
     made = InstanceSettings(
         **{"sequence_length": LENGTH, "max_predictions": PREDICTIONS, "next_sentence": "sop", "seed": 1, **settings}
     )
-    job = ShardJob(str(folder), files, tokenizer().get_config(), made, 1, form, compression)
+    job = ShardJob(str(folder), files, tokenizer().get_config(), made, 1, record_format, compression)
     make = ShardMaker(job)
     for number in range(files):
         text = folder / f"{number}.txt"
@@ -44,13 +44,13 @@ def finished(tmp_path_factory):
     """Files of each kind, made once."""
     folder = tmp_path_factory.mktemp("files")
     return {
-        (form, compression): make_files(folder / (form + compression), form, compression) for form, compression in KINDS
+        (kind, compression): make_files(folder / (kind + compression), kind, compression) for kind, compression in KINDS
     }
 
 
 @pytest.fixture
 def files(finished, tmp_path):
-    """Copies of files that a test may spoil."""
+    """Copies of files that a test may damage."""
     source = Path(finished["bert", "none"][0]).parent
     shutil.copytree(source, tmp_path / "files")
     return [str(tmp_path / "files" / Path(path).name) for path in finished["bert", "none"]]
@@ -64,18 +64,18 @@ def warnings(monkeypatch):
     return messages
 
 
-def stored_rows(paths, form="bert", compression="none"):
+def stored_rows(paths, record_format="bert", compression="none"):
     stored = [record for path in paths for record in records(path, "GZIP" if compression == "gzip" else None)]
-    return rows([parse(tf.constant(stored), form, LENGTH, PREDICTIONS)])
+    return rows([parse_records(tf.constant(stored), record_format, LENGTH, PREDICTIONS)])
 
 
 def copied(paths, names):
-    """The files alone, under other names."""
+    """Copies of files without their sidecars, with other names."""
     return [str(shutil.copy(path, Path(path).with_name(name))) for path, name in zip(paths, names, strict=True)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_instance_comes_once_an_epoch(finished, kind, warnings):
+def test_every_instance_is_read_once_per_epoch(finished, kind, warnings):
     expected = stored_rows(finished[kind], *kind)
     assert len(expected) == len(set(expected)) > 50
     found = rows(shard_batches(finished[kind], 1, seed=5, shuffle_buffer=30, epochs=2))
@@ -86,43 +86,40 @@ def test_every_instance_comes_once_an_epoch(finished, kind, warnings):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_files_hold(finished, kind):
-    form, compression = kind
+def test_files_are_described(finished, kind):
+    record_format, compression = kind
     found = describe_shards(finished[kind])
     sidecars = [json.loads(Path(path + ".json").read_text()) for path in finished[kind]]
     assert found == {
-        "form": form,
+        "record_format": record_format,
         "compression": compression,
         "sequence_length": LENGTH,
         "max_predictions": PREDICTIONS,
         "sidecars": sidecars,
-        "instances": len(stored_rows(finished[kind], form, compression)),
+        "instances": len(stored_rows(finished[kind], record_format, compression)),
     }
     assert sidecars[2]["instances"] == 0
     assert describe_shards(finished[kind][::-1])["instances"] == found["instances"]
 
 
 @pytest.mark.parametrize("names", [["tf_examples.tfrecord"], ["a-0-of-2", "a-1-of-2"]])
-def test_files_of_the_original_have_nothing_beside_them(files, warnings, names):
+def test_files_of_the_original_have_no_sidecars(files, warnings, names):
     paths = copied([files[0], files[3]][: len(names)], names)
     found = describe_shards(paths)
     assert found["sidecars"] == [None] * len(names) and found["instances"] is None
-    assert warnings == [
-        f"of {'the file' if len(names) == 1 else '2 files'} it cannot be checked whether the vocabulary is the "
-        f"model's: nothing beside {paths[0]} says what made it"
-    ]
+    assert warnings == [f"{paths[0]} has no sidecar: the vocabulary of the instances cannot be checked"]
     assert Counter(rows(shard_batches(paths, 1, seed=1, epochs=1))) == Counter(stored_rows(paths))
     check_shards(found, tokenizer(), LENGTH)
 
 
-def test_two_workers_share_the_instances_out(finished):
+def test_two_workers_split_the_instances(finished):
     paths = finished["bert", "none"]
     parts = [rows(shard_batches(paths, 1, worker, 2, seed=5, epochs=1)) for worker in range(2)]
     assert min(map(len, parts)) > 10
     assert sorted(parts[0] + parts[1]) == sorted(stored_rows(paths))
 
 
-def test_the_order_is_a_function_of_the_seed(finished):
+def test_the_order_depends_on_the_seed(finished):
     paths = finished["bert", "none"]
     orders = [tuple(rows(shard_batches(paths, 4, seed=seed, epochs=2))) for seed in (1, 1, 2, None)]
     assert orders[0] == orders[1]
@@ -132,7 +129,7 @@ def test_the_order_is_a_function_of_the_seed(finished):
     assert list(orders[3][:size]) == in_order == rows(shard_batches(paths[::-1], 4, epochs=1))
 
 
-def test_shapes_are_known_before_a_batch_is_read(finished):
+def test_shapes_are_static(finished):
     for kind in KINDS:
         batches = shard_batches(finished[kind], 8)
         specs = batches.element_spec
@@ -145,7 +142,7 @@ def test_shapes_are_known_before_a_batch_is_read(finished):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_iterator_goes_on(finished, kind, tmp_path):
+def test_a_restored_iterator_continues(finished, kind, tmp_path):
     batches, again = (shard_batches(finished[kind], 4, seed=1, shuffle_buffer=20) for _ in range(2))
     expected = rows(batches.take(45))
     for position in (0, 5, 12, 30):
@@ -162,21 +159,21 @@ def test_a_restored_iterator_goes_on(finished, kind, tmp_path):
 # What is refused.
 
 
-def test_one_path_is_no_list_of_paths():
+def test_a_single_path_is_refused():
     with pytest.raises(TypeError, match="paths must be a list of paths, got 'instances'"):
         describe_shards("instances")
 
 
-def test_no_files(tmp_path):
+def test_missing_files_are_refused(tmp_path):
     for read in (describe_shards, lambda paths: shard_batches(paths, 4)):
         with pytest.raises(FileNotFoundError, match="no files of instances are given"):
             read([])
         for path in (f"{tmp_path}/missing.tfrecord", f"{tmp_path}/no/folder", str(tmp_path)):
-            with pytest.raises(FileNotFoundError, match=f"there is no file {path}; give files of instances"):
+            with pytest.raises(FileNotFoundError, match=f"{path} does not exist or is a folder"):
                 read([path])
 
 
-def test_a_part_of_a_numbered_set(files):
+def test_an_incomplete_set_of_files_is_refused(files):
     with pytest.raises(
         FileNotFoundError, match=r"2 of the 4 files .*/pretraining-\*-of-00004.tfrecord are missing, such as number 1"
     ):
@@ -187,15 +184,15 @@ def test_a_part_of_a_numbered_set(files):
         describe_shards([*files[:3], str(gone.with_name("pretraining-00004-of-00004.tfrecord"))])
 
 
-def test_a_file_that_is_not_finished(files):
+def test_an_unfinished_file_is_refused(files):
     Path(files[1] + ".json").unlink()
-    with pytest.raises(ValueError, match=f"{files[1]} is not finished: nothing beside it says what made it"):
+    with pytest.raises(ValueError, match=f"{files[1]} is unfinished: it has no sidecar"):
         shard_batches(files, 4)
 
 
-def test_files_without_instances_at_all(files):
+def test_files_without_instances_are_refused(files):
     path = copied([files[2]], ["empty.tfrecord"])
-    with pytest.raises(ValueError, match=r"none of 1 files has an instance, such as .*empty.tfrecord"):
+    with pytest.raises(ValueError, match=r"none of the 1 files contains an instance, such as .*empty.tfrecord"):
         describe_shards(path)
 
 
@@ -203,64 +200,64 @@ def test_files_without_instances_at_all(files):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"form": "models"}, "has form 'models', and .* has 'bert'"),
-        ({"compression": "gzip"}, "has compression 'gzip', and .* has 'none'"),
-        ({"sequence_length": 32}, "has sequence_length 32, and .* has 24"),
-        ({"max_predictions": 5}, "has max_predictions 5, and .* has 4"),
+        ({"record_format": "models"}, "has record_format 'models', but .* has 'bert'"),
+        ({"compression": "gzip"}, "has compression 'gzip', but .* has 'none'"),
+        ({"sequence_length": 32}, "has sequence_length 32, but .* has 24"),
+        ({"max_predictions": 5}, "has max_predictions 5, but .* has 4"),
     ],
 )
-def test_files_of_two_kinds(files, tmp_path, other, message, with_sidecars):
+def test_files_of_two_formats_are_refused(files, tmp_path, other, message, with_sidecars):
     (stranger,) = make_files(tmp_path / "other", files=1, empty=None, **other)
     if not with_sidecars:
         for path in [*files, stranger]:
             Path(path + ".json").unlink()
-    with pytest.raises(ValueError, match=f"{stranger} {message}; give files of one kind"):
+    with pytest.raises(ValueError, match=f"{stranger} {message}; give files of one format"):
         describe_shards([*files, stranger])
 
 
-def test_a_sidecar_of_something_else(files):
+def test_a_foreign_sidecar_is_refused(files):
     for path in files:
         Path(path + ".json").write_text('{"dataset": "theirs"}')
-    with pytest.raises(ValueError, match=f"{files[0]} has form None, and {files[0]} has 'bert'"):
+    with pytest.raises(ValueError, match=f"{files[0]} has record_format None, but {files[0]} has 'bert'"):
         describe_shards(files)
     Path(files[1] + ".json").write_text('{"dataset"')
     with pytest.raises(ValueError, match=rf"{files[1]}.json is not JSON"):
         describe_shards(files)
 
 
-def test_a_model_that_reads_otherwise(finished):
+def test_instances_for_another_model_are_refused(finished):
     description = describe_shards(finished["bert", "none"])
     check_shards(description, tokenizer(), LENGTH)
     others = {
-        r"the vocabulary \(SHA-256\) was [0-9a-f]{64}, and is [0-9a-f]{64} for": BertTokenizer(
+        "SHA-256 is [0-9a-f]{64} for the instances and [0-9a-f]{64} for the model": BertTokenizer(
             [*VOCABULARY[:-1], "##es"], lower_case=True
         ),
-        r"the vocabulary \(SHA-256\) was": BertTokenizer([*VOCABULARY, "new"], lower_case=True),
-        "lower_case was True, and is False for the model": BertTokenizer(VOCABULARY, lower_case=False),
-        "strip_accents was True, and is False": BertTokenizer(VOCABULARY, lower_case=True, strip_accents=False),
+        "the vocabulary's SHA-256 is": BertTokenizer([*VOCABULARY, "new"], lower_case=True),
+        "lower_case is True for the instances and False for the model": BertTokenizer(VOCABULARY, lower_case=False),
+        "strip_accents is True for": BertTokenizer(VOCABULARY, lower_case=True, strip_accents=False),
     }
     for message, other in others.items():
         with pytest.raises(ValueError, match=message):
             check_shards(description, other, LENGTH)
-    with pytest.raises(ValueError, match="the instances have 24 tokens, and the model has 23 positions"):
+    with pytest.raises(ValueError, match="the instances have 24 tokens, but the model has 23 positions"):
         check_shards(description, tokenizer(), LENGTH - 1)
 
 
-def test_files_that_are_none(tmp_path):
+def test_text_files_are_refused(tmp_path):
     path = tmp_path / "text.tfrecord"
     path.write_text("a line of text\n" * 50)
-    with pytest.raises(ValueError, match=f"{path} is no TFRecord file, or is damaged: .*corrupted record at 0"):
+    with pytest.raises(ValueError, match=f"{path} is not a TFRecord file, or is damaged: .*corrupted record at 0"):
         describe_shards([str(path)])
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (tf.train.Example().SerializeToString(), r"a record has the features \[\]; instances of pre-training have"),
-        (b"\xff no message", "a record is no tf.train.Example"),
+        (tf.train.Example().SerializeToString(), r"a record has the features \[\]; pre-training instances have"),
+        (b"\xff no message", "a record is not a tf.train.Example"),
     ],
 )
-def test_records_of_something_else(tmp_path, record, message):
+def test_other_records_are_refused(tmp_path, record, message):
     path = str(tmp_path / "other.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
         writer.write(record)
@@ -268,7 +265,7 @@ def test_records_of_something_else(tmp_path, record, message):
         shard_batches([path], 4)
 
 
-def spoil(path, how):
+def damage(path, how):
     data = bytearray(Path(path).read_bytes())
     if how == "cut":
         del data[-40:]
@@ -282,19 +279,19 @@ def spoil(path, how):
 
 @pytest.mark.parametrize("how", ["cut", "cut between records"])
 @pytest.mark.parametrize("number", [0, 3])
-def test_a_file_that_has_lost_bytes_is_named(files, how, number):
+def test_a_truncated_file_is_refused(files, how, number):
     path = Path(files[number])
     before = path.stat().st_size
-    spoil(path, how)
+    damage(path, how)
     after = path.stat().st_size
     with pytest.raises(ValueError, match=f"{path} is damaged: it has {after:,} bytes instead of {before:,}. Make it"):
         shard_batches(files, 4)
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_instances_of_a_damaged_record_are_not_used(files, number):
+def test_damaged_records_are_not_used(files, number):
     sound = Counter(stored_rows(files))
-    spoil(files[number], "flipped")
+    damage(files[number], "flipped")
     found = []
     with pytest.raises((ValueError, tf.errors.DataLossError), match="corrupted record at"):
         for batch in shard_batches(files, 1, epochs=1):
@@ -302,7 +299,7 @@ def test_instances_of_a_damaged_record_are_not_used(files, number):
     assert not Counter(found) - sound
 
 
-def test_a_damaged_gzip_file_is_named(finished, tmp_path):
+def test_a_damaged_gzip_file_is_refused(finished, tmp_path):
     (path,) = make_files(tmp_path / "gzip", compression="gzip", files=1, empty=None)
     data = bytearray(Path(path).read_bytes())
     data[-6] ^= 1  # of the check sum
@@ -311,18 +308,18 @@ def test_a_damaged_gzip_file_is_named(finished, tmp_path):
         shard_batches([path], 4)
 
 
-def test_a_record_of_another_length_among_others(tmp_path):
+def test_a_record_of_another_length_is_an_error(tmp_path):
     path = str(tmp_path / "instances.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
         for length in (4, 5):
             made = {name: np.zeros([3, length]) for name in FEATURE_NAMES["bert"]}
-            for record in serialize({**made, "next_sentence_labels": np.zeros([3])}):
+            for record in serialize_records({**made, "next_sentence_labels": np.zeros([3])}):
                 writer.write(record)
     with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape("Values size: 5 but output shape: [4]")):
         list(shard_batches([path], 1, epochs=1))
 
 
-def test_refused_numbers(finished):
+def test_invalid_numbers_are_refused(finished):
     paths = finished["bert", "none"]
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         shard_batches(paths, 0)

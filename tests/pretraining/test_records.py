@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.records import FEATURE_NAMES, parse, record_form, serialize
+from keras_bert.pretraining.records import FEATURE_NAMES, describe_record, parse_records, serialize_records
 from tests.pretraining.corpora import features
 
 LENGTH, PREDICTIONS = 6, 2
@@ -18,12 +18,12 @@ def instances(number=5):
 
 
 @pytest.mark.parametrize(
-    "form, token_ids, segment_ids",
+    "record_format, token_ids, segment_ids",
     [("bert", "input_ids", "segment_ids"), ("models", "input_word_ids", "input_type_ids")],
 )
-def test_names_and_values_in_the_file(form, token_ids, segment_ids):
+def test_features_in_the_file(record_format, token_ids, segment_ids):
     made = instances()
-    found = [features(record) for record in serialize(made, form)]
+    found = [features(record) for record in serialize_records(made, record_format)]
     names = {token_ids, segment_ids, "input_mask", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
     assert len(found) == 5
     for number, each in enumerate(found):
@@ -36,42 +36,42 @@ def test_names_and_values_in_the_file(form, token_ids, segment_ids):
 
 
 def test_only_the_weights_are_floats():
-    example = tf.train.Example.FromString(serialize(instances())[0])
+    example = tf.train.Example.FromString(serialize_records(instances())[0])
     kinds = {name: feature.WhichOneof("kind") for name, feature in example.features.feature.items()}
     assert {name for name, kind in kinds.items() if kind == "float_list"} == {"masked_lm_weights"}
 
 
 def test_the_same_instances_give_the_same_bytes():
-    assert serialize(instances()) == serialize(instances())
+    assert serialize_records(instances()) == serialize_records(instances())
 
 
-def test_no_instances():
-    assert serialize({name: values[:0] for name, values in instances().items()}) == []
+def test_an_empty_batch_has_no_records():
+    assert serialize_records({name: values[:0] for name, values in instances().items()}) == []
 
 
-@pytest.mark.parametrize("form", FEATURE_NAMES)
-def test_what_is_read_is_what_was_written(form):
+@pytest.mark.parametrize("record_format", FEATURE_NAMES)
+def test_records_are_read_as_they_were_written(record_format):
     made = instances()
-    found = serialize(made, form)
-    read = record_form(found[0])
-    assert read == {"form": form, "sequence_length": LENGTH, "max_predictions": PREDICTIONS}
-    parsed = parse(tf.constant(found), **read)
+    found = serialize_records(made, record_format)
+    read = describe_record(found[0])
+    assert read == {"record_format": record_format, "sequence_length": LENGTH, "max_predictions": PREDICTIONS}
+    parsed = parse_records(tf.constant(found), **read)
     assert set(parsed) == set(made)
     for name, values in made.items():
         np.testing.assert_array_equal(parsed[name], values)
         assert parsed[name].dtype == (tf.float32 if name == "masked_weights" else tf.int32)
 
 
-def test_a_record_of_another_length():
-    (record,) = serialize({name: values[:1, ...] for name, values in instances().items()})
+def test_a_record_of_another_length_is_refused():
+    (record,) = serialize_records({name: values[:1, ...] for name, values in instances().items()})
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Values size: 6 but output shape: \[7\]"):
-        parse(tf.constant([record]), "bert", LENGTH + 1, PREDICTIONS)
+        parse_records(tf.constant([record]), "bert", LENGTH + 1, PREDICTIONS)
 
 
-def test_no_records_of_pretraining():
+def test_records_of_another_kind_are_refused():
     other = tf.train.Example()
     other.features.feature["label"].int64_list.value.append(1)
-    with pytest.raises(ValueError, match=r"has the features \['label'\]; instances of pre-training have \['input_ids'"):
-        record_form(other.SerializeToString())
-    with pytest.raises(ValueError, match=r"a record is no tf\.train\.Example"):
-        record_form(b"\xff not a protocol buffer")
+    with pytest.raises(ValueError, match=r"has the features \['label'\]; pre-training instances have \['input_ids'"):
+        describe_record(other.SerializeToString())
+    with pytest.raises(ValueError, match=r"a record is not a tf\.train\.Example"):
+        describe_record(b"\xff not a protocol buffer")

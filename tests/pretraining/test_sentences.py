@@ -16,11 +16,11 @@ from tests.pretraining.stories import (
 
 
 @pytest.mark.parametrize("paragraph, expected", zip(PARAGRAPHS, SENTENCES, strict=True))
-def test_english(paragraph, expected):
+def test_english_paragraphs(paragraph, expected):
     assert list(split_sentences(paragraph)) == expected
 
 
-def test_chinese_and_korean():
+def test_chinese_and_korean_paragraphs():
     assert [sentence for text in CHINESE for sentence in split_sentences(text, "zh")] == CHINESE_SENTENCES
     assert [sentence for text in KOREAN for sentence in split_sentences(text, "ko")] == KOREAN_SENTENCES
 
@@ -36,12 +36,12 @@ def test_chinese_and_korean():
         '"They left at 5 p.m. on Monday," said Mr. Grey. | Nobody believed it.',
     ],
 )
-def test_quotations_are_split_within(text):
+def test_quotations_of_several_sentences_are_split(text):
     expected = text.split(" | ")
     assert list(split_sentences(" ".join(expected))) == expected
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "ko", "de", "xx"])
+@pytest.mark.parametrize("language", ["en", "zh", "xx"])
 @pytest.mark.parametrize("window", [5, 64, 8192])
 def test_nothing_but_white_space_is_lost(monkeypatch, language, window):
     monkeypatch.setattr(sentences, "_WINDOW", window)
@@ -66,29 +66,29 @@ def test_long_paragraphs_are_split_like_short_ones(monkeypatch):
     assert list(split_sentences("渡船离开了小岛" * 100 + "。再见。", "zh")) == ["渡船离开了小岛" * 100 + "。", "再见。"]
 
 
-def test_time_is_linear_in_the_length(monkeypatch):
+def test_the_time_is_linear_in_the_length(monkeypatch):
     lengths = []
 
     def segment(language, text):
         lengths.append(len(text))
         return [text[i : i + 100] for i in range(0, len(text), 100)]
 
-    monkeypatch.setattr(sentences, "_segment_function", lambda: segment)
+    monkeypatch.setattr(sentences, "_load_segment_function", lambda: segment)
     assert len(list(split_sentences(("渡船离开了小岛。再" * 100) * 1000, "zh"))) == 9_000
     assert max(lengths) <= 8192
     assert sum(lengths) < 1_000_000
 
 
-def test_languages_are_checked():
+def test_invalid_languages_are_refused():
     for language in ("en", "zh", "ko", "zh-hant", "yue"):
         check_language(language)
     for language in ("English", "", "e", None, "zh_CN"):
-        with pytest.raises(ValueError, match="must be the code of a language"):
+        with pytest.raises(ValueError, match="must be a language code"):
             check_language(language)
 
 
-def test_without_the_library(monkeypatch):
-    sentences._segment_function.cache_clear()
+def test_a_missing_library_is_named(monkeypatch):
+    sentences._load_segment_function.cache_clear()
     monkeypatch.setitem(sys.modules, "sentencex", None)
     with pytest.raises(ImportError, match=r"pip install 'keras-bert-zoo\[pretraining\]'"):
         check_language("en")

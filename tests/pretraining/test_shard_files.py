@@ -1,4 +1,4 @@
-"""A file of instances appears whole, and counts when what made it stands beside it."""
+"""Files of instances are written atomically, and are finished when they have a sidecar."""
 
 import os
 from unittest.mock import MagicMock
@@ -10,9 +10,9 @@ from keras_bert.pretraining.shard_files import (
     describe_vocabulary,
     instance_files,
     instances_path,
+    open_record_file,
     read_sidecar,
     read_sidecars,
-    record_file,
     remove_unfinished,
     write_sidecar,
 )
@@ -20,9 +20,9 @@ from keras_bert.text.tokenizer import BertTokenizer
 from tests.pretraining.corpora import VOCABULARY, contents, records
 
 
-def test_the_file_appears_when_it_is_complete(tmp_path):
+def test_a_file_appears_when_it_is_complete(tmp_path):
     path = str(tmp_path / "pretraining-00000-of-00001.tfrecord")
-    with record_file(path) as write:
+    with open_record_file(path) as write:
         write(b"one")
         assert not os.path.exists(path)
         assert instance_files(tmp_path) == []
@@ -32,10 +32,10 @@ def test_the_file_appears_when_it_is_complete(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_nothing_is_left_after_an_error(tmp_path, error):
+def test_an_error_leaves_the_previous_file(tmp_path, error):
     path = str(tmp_path / "records")
     (tmp_path / "records").write_text("before")
-    with pytest.raises(error), record_file(path) as write:
+    with pytest.raises(error), open_record_file(path) as write:
         write(b"one")
         raise error
     assert contents(tmp_path) == {"records": b"before"}
@@ -44,14 +44,14 @@ def test_nothing_is_left_after_an_error(tmp_path, error):
 def test_a_file_is_replaced(tmp_path):
     path = str(tmp_path / "records")
     for text in (b"one", b"two"):
-        with record_file(path) as write:
+        with open_record_file(path) as write:
             write(text)
     assert records(path) == [b"two"]
 
 
 def test_gzip(tmp_path):
     for name in ("one", "two"):
-        with record_file(str(tmp_path / name), "gzip") as write:
+        with open_record_file(str(tmp_path / name), "gzip") as write:
             for _ in range(1000):
                 write(b"the same again")
     files = contents(tmp_path)
@@ -62,7 +62,7 @@ def test_gzip(tmp_path):
 
 def test_a_path_without_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with record_file("records") as write:
+    with open_record_file("records") as write:
         write(b"one")
     write_sidecar("records", {"instances": 1})
     assert set(contents(tmp_path)) == {"records", "records.json"}
@@ -73,13 +73,16 @@ def test_a_path_in_the_root_is_written_in_the_root(tmp_path, monkeypatch):
     names = []
     monkeypatch.setattr(tf.io, "TFRecordWriter", lambda path, _: names.append(path) or MagicMock())
     monkeypatch.setattr(tf.io.gfile, "rename", lambda *_, **__: None)
-    with record_file("/records"):
+    with open_record_file("/records"):
         pass
     assert names[0].startswith("/.records.unfinished-")
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(tf.errors.NotFoundError, match="missing"), record_file(str(tmp_path / "missing" / "records")):
+def test_a_missing_folder_is_an_error(tmp_path):
+    with (
+        pytest.raises(tf.errors.NotFoundError, match="missing"),
+        open_record_file(str(tmp_path / "missing" / "records")),
+    ):
         pass
 
 
@@ -95,21 +98,21 @@ def test_sidecars(tmp_path):
     assert list(contents(tmp_path)) == ["records", "records.json"]
 
 
-def test_nothing_is_said_of_a_file_that_is_not_there(tmp_path):
+def test_no_sidecar_is_written_for_a_missing_file(tmp_path):
     with pytest.raises(tf.errors.NotFoundError, match="records"):
         write_sidecar(str(tmp_path / "records"), {"rate": 0.15})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", ["", '{"instances": 3', "[1]", "\x00"])
-def test_a_sidecar_that_is_none(tmp_path, content):
+def test_an_invalid_sidecar_is_refused(tmp_path, content):
     (tmp_path / "records.json").write_text(content)
-    with pytest.raises(ValueError, match=r"records.json (is not JSON|holds no JSON object).*delete it"):
+    with pytest.raises(ValueError, match=r"records.json (is not JSON|is not a JSON object).*delete it"):
         read_sidecar(str(tmp_path / "records"))
 
 
 @pytest.mark.parametrize("name", ["a folder", "[1] and *", "one/"])
-def test_unfinished_files_are_removed_and_no_others(tmp_path, name):
+def test_only_unfinished_files_are_removed(tmp_path, name):
     folder = os.path.join(tmp_path, name)
     os.mkdir(folder)
     kept = [
@@ -130,7 +133,7 @@ def test_unfinished_files_are_removed_and_no_others(tmp_path, name):
     assert sorted(os.listdir(folder)) == sorted(kept)
 
 
-def test_a_folder_that_is_not_there_has_no_files(tmp_path):
+def test_a_missing_folder_has_no_files(tmp_path):
     assert instance_files(str(tmp_path / "missing")) == []
     remove_unfinished(str(tmp_path / "missing"))
 
@@ -140,7 +143,7 @@ def test_names_of_files(folder, path):
     assert instances_path(folder, 7, 12) == f"{path}pretraining-00007-of-00012.tfrecord"
 
 
-def test_whatever_changes_the_ids_of_a_text_is_described():
+def test_all_properties_that_change_ids_are_described():
     plain = describe_vocabulary(BertTokenizer(VOCABULARY, lower_case=True))
     assert plain == describe_vocabulary(BertTokenizer(list(VOCABULARY), lower_case=True))
     others = [

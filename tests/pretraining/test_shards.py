@@ -1,4 +1,4 @@
-"""A corpus is cut into shards without a byte lost, at blank lines, and what is no prepared text is refused."""
+"""A corpus is divided into shards at blank lines, without losing a byte; other files are refused."""
 
 import random
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from absl import logging
 
 from keras_bert.pretraining import shards as module
-from keras_bert.pretraining.shards import Shard, check_files, lines_of_range, plan_shards, read_lines
+from keras_bert.pretraining.shards import Shard, check_files, plan_shards, read_lines, read_range
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def documents_of(lines):
 
 def check_plan(plan, paths, contents, shard_bytes):
     assert [shard.number for shard in plan] == list(range(len(plan)))
-    pieces = [piece for shard in plan for piece in shard.pieces]
+    pieces = [piece for shard in plan for piece in shard.ranges]
     found = {path: b"" for path in paths}
     for path, start, end in pieces:
         assert start == len(found[path]) < end  # each piece goes on where the one before it ended
@@ -64,7 +64,7 @@ def check_plan(plan, paths, contents, shard_bytes):
 
 
 def test_every_byte_is_in_one_piece_and_documents_are_whole(tmp_path, warnings, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 16)  # so that blank lines stand across what is read at once
+    monkeypatch.setattr(module, "_BLOCK_SIZE", 16)  # so that blank lines stand across what is read at once
     for seed in range(60):
         generator = random.Random(seed)
         folder = tmp_path / str(seed)
@@ -92,7 +92,7 @@ def test_the_cut_depends_on_the_size_of_a_shard_and_not_on_what_is_read_at_once(
     paths = write(tmp_path, *(random_content(generator) for _ in range(9)), b"end\n")
     plans = []
     for block in (1, 2, 7, 1 << 16):
-        monkeypatch.setattr(module, "_BLOCK", block)
+        monkeypatch.setattr(module, "_BLOCK_SIZE", block)
         plans.append(plan_shards(paths, 500))
     assert all(plan == plans[0] for plan in plans)
     assert len(plan_shards(paths, 250)) > len(plans[0]) > 3
@@ -101,7 +101,7 @@ def test_the_cut_depends_on_the_size_of_a_shard_and_not_on_what_is_read_at_once(
 def test_small_files_share_a_shard(tmp_path):
     paths = write(tmp_path, *[b"one\ntwo\n"] * 5, b"")
     plan = plan_shards(paths, 16)
-    assert [len(shard.pieces) for shard in plan] == [2, 2, 1]
+    assert [len(shard.ranges) for shard in plan] == [2, 2, 1]
     assert plan[0] == Shard(0, ((paths[0], 0, 8), (paths[1], 0, 8)))
     assert list(read_lines(plan[0])) == ["one", "two", "", "one", "two", ""]
 
@@ -114,8 +114,8 @@ def test_a_long_document_is_cut_after_a_line_and_the_log_says_so(tmp_path, warni
     assert len(plan) == 5
     assert all(set(read_lines(shard)) <= {"a line", "next", ""} for shard in plan)
     assert warnings == [
-        f"documents of more than 100 bytes are cut into several, at 3 places, such as {path} at byte "
-        f"{plan[0].pieces[0][2]}. Larger shards keep them whole, and need more memory"
+        f"documents longer than 100 bytes are cut at 3 positions, such as {path} at byte "
+        f"{plan[0].ranges[0][2]}. Larger shards keep them whole, but need more memory"
     ]
 
 
@@ -135,7 +135,7 @@ def test_little_is_read_to_find_the_cuts(tmp_path, monkeypatch):
 
 
 def test_a_long_line_is_searched_in_one_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", 1000)
+    monkeypatch.setattr(module, "_BLOCK_SIZE", 1000)
     (path,) = write(tmp_path, b"short\n" * 10 + b"x" * 400_000 + b"\n\nnext\n")
     searched = []
 
@@ -154,39 +154,39 @@ def test_a_long_line_is_searched_in_one_pass(tmp_path, monkeypatch):
 # What is refused.
 
 
-def test_no_files():
+def test_no_files_are_refused():
     with pytest.raises(ValueError, match="no files are given"):
         plan_shards([])
 
 
-def test_empty_files(tmp_path):
+def test_empty_files_are_refused(tmp_path):
     paths = write(tmp_path, b"", b"")
     with pytest.raises(ValueError, match=f"all 2 files of the corpus are empty, such as {paths[0]}"):
         plan_shards(paths)
 
 
 @pytest.mark.parametrize("missing", ["missing.txt", "."])
-def test_missing_files_and_folders(tmp_path, missing):
-    with pytest.raises(FileNotFoundError, match=f"there is no file {tmp_path}"):
+def test_missing_files_and_folders_are_refused(tmp_path, missing):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}.* does not exist or is a folder"):
         plan_shards([str(tmp_path / missing)])
 
 
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "zip", "xz", "zst"])
-def test_compressed_files(tmp_path, suffix):
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_compressed_files_are_refused(tmp_path, suffix):
     path = tmp_path / f"corpus.txt.{suffix}"
     path.write_bytes(b"text\n")
-    with pytest.raises(ValueError, match=f"corpus.txt.{suffix} is compressed.*Unpack it first"):
+    with pytest.raises(ValueError, match=f"corpus.txt.{suffix} is compressed.*decompress it first"):
         plan_shards([str(path)])
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_utf_16(tmp_path, encoding):
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_refused(tmp_path, encoding):
     (path,) = write(tmp_path, "\ufeffa text\n".encode(encoding))
-    with pytest.raises(ValueError, match=f"{path} is UTF-16; prepared text is UTF-8"):
+    with pytest.raises(ValueError, match=f"{path} is UTF-16; convert it to UTF-8"):
         plan_shards([path])
 
 
-def test_the_same_file_twice(tmp_path):
+def test_a_file_given_twice_is_refused(tmp_path):
     (path,) = write(tmp_path, b"text\n")
     link = tmp_path / "link.txt"
     link.symlink_to(path)
@@ -196,22 +196,21 @@ def test_the_same_file_twice(tmp_path):
     check_files([path, path])  # which is no reason not to read it
 
 
-def test_a_line_longer_than_a_shard(tmp_path):
+def test_a_line_longer_than_a_shard_is_refused(tmp_path):
     (path,) = write(tmp_path, b"short\n" + b"x" * 1000 + b"\nshort\n")
-    with pytest.raises(ValueError, match=rf"{path}: from byte 100 on there is no line end within 100 bytes"):
+    with pytest.raises(ValueError, match=f"{path}: there is no line end within 100 bytes.* after byte 100"):
         plan_shards([path], 100)
 
 
-@pytest.mark.parametrize("shard_bytes", [0, -1])
-def test_the_size_of_a_shard(tmp_path, shard_bytes):
-    with pytest.raises(ValueError, match=f"shard_bytes must be at least 1, got {shard_bytes}"):
-        plan_shards(write(tmp_path, b"text\n"), shard_bytes)
+def test_shard_bytes_must_be_positive(tmp_path):
+    with pytest.raises(ValueError, match="shard_bytes must be at least 1, got 0"):
+        plan_shards(write(tmp_path, b"text\n"), 0)
 
 
 # Reading.
 
 
-def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
+def test_invalid_utf_8_is_reported_with_file_and_byte(tmp_path):
     content = b"good\n\n" * 20 + "caf\u00e9\n".encode("latin-1") + b"\ngood\n"
     (path,) = write(tmp_path, content)
     plan = plan_shards([path], 50)
@@ -221,7 +220,7 @@ def test_what_is_not_utf_8_is_named_with_file_and_byte(tmp_path):
             list(read_lines(shard))
 
 
-def test_a_file_that_shrank(tmp_path):
+def test_a_truncated_file_is_refused(tmp_path):
     (path,) = write(tmp_path, b"text\n" * 10)
     (shard,) = plan_shards([path])
     (tmp_path / "0.txt").write_bytes(b"text\n")
@@ -229,7 +228,7 @@ def test_a_file_that_shrank(tmp_path):
         list(read_lines(shard))
 
 
-def test_lines(tmp_path):
+def test_lines_are_split_at_line_feeds_only(tmp_path):
     (path,) = write(tmp_path, "\ufeffone\r\ntwo\u2028three\x0b\n\n last".encode())
-    assert lines_of_range(path, 0, 27) == ["\ufeffone\r", "two\u2028three\x0b", "", " last"]
-    assert lines_of_range(path, 8, 22) == ["two\u2028three\x0b", ""]
+    assert read_range(path, 0, 27) == ["\ufeffone\r", "two\u2028three\x0b", "", " last"]
+    assert read_range(path, 8, 22) == ["two\u2028three\x0b", ""]

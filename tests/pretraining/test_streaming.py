@@ -1,4 +1,4 @@
-"""Shards are the same for any number of processes and after any interruption, and never mixed with another run's."""
+"""Shards do not depend on the number of processes or on interruptions, and runs are not mixed."""
 
 import itertools
 import multiprocessing
@@ -11,17 +11,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from absl import logging
 
 from keras_bert.pretraining.documents import tokenize_documents
 from keras_bert.pretraining.instance_maker import InstanceMaker
 from keras_bert.pretraining.instance_settings import InstanceSettings
-from keras_bert.pretraining.records import serialize
+from keras_bert.pretraining.records import serialize_records
 from keras_bert.pretraining.shard_files import describe_vocabulary, instance_files
 from keras_bert.pretraining.shards import plan_shards
-from keras_bert.pretraining.streaming import ShardJob, ShardMaker, make_shards, missing_shards
+from keras_bert.pretraining.streaming import ShardJob, ShardMaker, find_missing_shards, make_shards
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.pretraining.corpora import VOCABULARY, contents, features, records, sidecars, tokenizer, write_corpus
 
@@ -41,10 +40,10 @@ def job_for(folder, plan, **changes):
     return ShardJob(
         **{
             "folder": str(folder),
-            "shards": len(plan),
+            "num_shards": len(plan),
             "tokenizer": tokenizer().get_config(),
             "settings": settings,
-            "copies": 2,
+            "num_copies": 2,
             **changes,
         }
     )
@@ -70,14 +69,14 @@ def copied(made, tmp_path):
 
 def finish(folder, plan, num_workers=1, **changes):
     job = job_for(folder, plan, **changes)
-    missing, _ = missing_shards(job, plan)
+    missing, _ = find_missing_shards(job, plan)
     return [shard.number for shard, _ in make_shards(job, missing, num_workers)]
 
 
 # What is written.
 
 
-def test_names_and_nothing_else(made, corpus):
+def test_only_instances_and_sidecars_are_written(made, corpus):
     number = 2 * len(corpus[1])
     assert number > 8
     names = [f"pretraining-{file:05d}-of-{number:05d}.tfrecord" for file in range(number)]
@@ -85,7 +84,7 @@ def test_names_and_nothing_else(made, corpus):
     assert [Path(path).name for path in instance_files(made)] == names
 
 
-def test_sidecars_say_what_made_the_shards(made, corpus):
+def test_sidecars_describe_the_shards(made, corpus):
     paths, plan = corpus
     whole = [tokenize_documents(Path(path).read_text().split("\n"), tokenizer().tokenize) for path in paths]
     said = sidecars(made)
@@ -98,23 +97,29 @@ def test_sidecars_say_what_made_the_shards(made, corpus):
     assert [each["bytes"] for each in said] == [os.path.getsize(path) for path in instance_files(made)]
     for each, (copy, shard) in zip(said, itertools.product(range(2), plan), strict=True):
         assert (each["copy"], each["shard"]) == (copy, shard.number)
-        assert each["text"] == [list(piece) for piece in shard.pieces]
+        assert each["text"] == [list(piece) for piece in shard.ranges]
         settings = {"sequence_length": 24, "max_predictions": 4, "seed": 7, "masking_rate": 0.15, "whole_words": False}
-        expected = {**settings, **describe_vocabulary(tokenizer()), "copies": 2, "form": "bert", "mode": "streaming"}
+        expected = {
+            **settings,
+            **describe_vocabulary(tokenizer()),
+            "num_copies": 2,
+            "record_format": "bert",
+            "mode": "streaming",
+        }
         assert expected.items() <= each.items()
 
 
-def test_the_instances_are_those_of_the_maker_for_each_copy(made, corpus):
+def test_each_copy_has_the_instances_of_the_maker(made, corpus):
     job = job_for(made, corpus[1])
     maker = InstanceMaker(tokenizer(), job.settings)
     shard = corpus[1][2]
     documents = maker.read(shard)
     for copy, path in enumerate(job.paths(shard)):
         rows = maker.choose(documents, shard.number, copy)
-        assert records(path) == serialize(maker.make(documents.token_ids, rows))
+        assert records(path) == serialize_records(maker.make(documents.token_ids, rows))
 
 
-def test_the_same_text_gives_other_instances_in_another_shard(corpus, tmp_path):
+def test_instances_depend_on_the_number_of_the_shard(corpus, tmp_path):
     plan = corpus[1]
     job = job_for(tmp_path, plan)
     shards = [plan[1], replace(plan[1], number=2)]
@@ -125,9 +130,9 @@ def test_the_same_text_gives_other_instances_in_another_shard(corpus, tmp_path):
     assert len(first & second) < 0.1 * len(first)
 
 
-def test_gzip_and_the_other_names_hold_the_same(made, corpus, tmp_path):
+def test_gzip_and_the_other_format_contain_the_same(made, corpus, tmp_path):
     plan = corpus[1]
-    job = job_for(tmp_path, plan, form="models", compression="gzip")
+    job = job_for(tmp_path, plan, record_format="models", compression="gzip")
     ShardMaker(job)(plan[0])
     path = job.paths(plan[0])[0]
     found = [features(record) for record in records(path, "GZIP")]
@@ -135,18 +140,6 @@ def test_gzip_and_the_other_names_hold_the_same(made, corpus, tmp_path):
     other_names = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
     assert [{other_names.get(name, name): value for name, value in each.items()} for each in found] == expected
     assert os.path.getsize(path) < 0.5 * os.path.getsize(made / Path(path).name)
-
-
-def test_rates(made):
-    found = [features(record) for path in instance_files(made) for record in records(path)]
-    weights = np.array([each["masked_lm_weights"] for each in found])
-    lengths = np.array([sum(each["input_mask"]) for each in found])
-    assert np.array_equal(weights.sum(axis=1), np.clip(np.round(0.15 * lengths), 1, 4))
-    chosen = weights > 0
-    token_ids, positions = (np.array([each[name] for each in found]) for name in ("input_ids", "masked_lm_positions"))
-    now = np.take_along_axis(token_ids, positions, 1)[chosen]
-    assert len(now) > 1500
-    assert np.mean(now == 4) == pytest.approx(0.8 + 0.1 / len(VOCABULARY), abs=0.03)
 
 
 def test_a_shard_without_text_is_a_file_without_instances(tmp_path):
@@ -166,14 +159,14 @@ def test_a_shard_without_text_is_a_file_without_instances(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [[".tfrecord"], [".tfrecord.json"], [".tfrecord", ".tfrecord.json"]])
-def test_what_is_lost_is_made_again(copied, made, corpus, lost):
+def test_lost_files_are_made_again(copied, made, corpus, lost):
     for suffix in lost:
         next(copied.glob(f"*-00003-of-*{suffix}")).unlink()
     assert finish(copied, corpus[1]) == [3]
     assert contents(copied) == contents(made)
 
 
-def test_what_has_lost_bytes_is_made_again(copied, made, corpus, monkeypatch):
+def test_truncated_files_are_made_again(copied, made, corpus, monkeypatch):
     messages = []
     monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
     path = next(copied.glob("*-00003-of-*.tfrecord"))
@@ -181,19 +174,19 @@ def test_what_has_lost_bytes_is_made_again(copied, made, corpus, monkeypatch):
     path.write_bytes(whole[:-100])
     assert finish(copied, corpus[1]) == [3]
     assert contents(copied) == contents(made)
-    assert messages == [f"{path} has {len(whole) - 100} bytes instead of {len(whole)}, and is made again"]
+    assert messages == [f"{path} has {len(whole) - 100} bytes instead of {len(whole)} and is made again"]
 
 
-def test_a_file_is_no_folder(tmp_path, corpus):
+def test_an_output_that_is_a_file_is_refused(tmp_path, corpus):
     (tmp_path / "out").write_text("precious")
     with pytest.raises(NotADirectoryError, match="out is a file; give a folder for the files of instances"):
         finish(tmp_path / "out", corpus[1])
     assert (tmp_path / "out").read_text() == "precious"
 
 
-def test_nothing_is_made_twice(copied, made, corpus):
+def test_finished_shards_are_not_made_again(copied, made, corpus):
     job = job_for(copied, corpus[1])
-    missing, finished = missing_shards(job, corpus[1])
+    missing, finished = find_missing_shards(job, corpus[1])
     assert missing == []
     assert sum(counts["instances"] for counts in finished) == sum(each["instances"] for each in sidecars(made))
     names = "documents", "one_sentence_documents", "tokens", "unknown_tokens"
@@ -204,7 +197,7 @@ def test_nothing_is_made_twice(copied, made, corpus):
     assert finish(copied, corpus[1], num_workers=2) == []
 
 
-def test_unfinished_files_are_no_shards_and_are_removed(copied, made, corpus):
+def test_unfinished_files_are_removed(copied, made, corpus):
     path = next(copied.glob("*-00001-of-*.tfrecord"))
     path.with_name(f"{path.name}.json").unlink()
     path.rename(path.with_name(f".{path.name}.unfinished-1234"))
@@ -215,21 +208,21 @@ def test_unfinished_files_are_no_shards_and_are_removed(copied, made, corpus):
 
 
 @pytest.mark.parametrize("name", ["out/", "[a] *"])
-def test_any_name_of_a_folder(tmp_path, made, corpus, name):
+def test_folder_names_may_contain_special_characters(tmp_path, made, corpus, name):
     folder = os.path.join(tmp_path, name)
     plan = corpus[1]
     list(make_shards(job_for(folder, plan), plan[:2]))
     (Path(folder) / ".pretraining-00002-of-00009.tfrecord.unfinished-1").touch()
-    assert missing_shards(job_for(folder, plan), plan)[0] == plan[2:]
+    assert find_missing_shards(job_for(folder, plan), plan)[0] == plan[2:]
     expected = contents(made)
     paths = [path for shard in plan[:2] for path in job_for(folder, plan).paths(shard)]
     names = sorted(os.path.basename(path) + suffix for path in paths for suffix in ("", ".json"))
     assert contents(Path(folder)) == {name: expected[name] for name in names}
     with pytest.raises(FileExistsError, match="belongs to another run: this one has 3 shards in 2 copies"):
-        missing_shards(job_for(folder, plan[:3]), plan[:3])
+        find_missing_shards(job_for(folder, plan[:3]), plan[:3])
 
 
-def test_an_error_in_one_shard_keeps_the_others(tmp_path, made, corpus):
+def test_an_error_in_a_shard_keeps_the_others(tmp_path, made, corpus):
     paths, plan = corpus
     bad = tmp_path / "1.txt"
     content = bytearray(Path(paths[1]).read_bytes())
@@ -241,7 +234,7 @@ def test_an_error_in_one_shard_keeps_the_others(tmp_path, made, corpus):
         finish(out, plan)
     assert len(instance_files(out)) == 2 * (len(plan) - 1)
     assert not [name for name in contents(out) if name.startswith(".")]
-    assert [shard.number for shard in missing_shards(job_for(out, plan), plan)[0]] == [len(plan) - 1]
+    assert [shard.number for shard in find_missing_shards(job_for(out, plan), plan)[0]] == [len(plan) - 1]
 
 
 # Folders of another run.
@@ -250,27 +243,27 @@ def test_an_error_in_one_shard_keeps_the_others(tmp_path, made, corpus):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"settings": InstanceSettings(sequence_length=24, max_predictions=4, seed=8)}, "seed is 7 there and 8 here"),
+        ({"settings": InstanceSettings(sequence_length=24, max_predictions=4, seed=8)}, "seed was 7 and is 8"),
         (
             {"settings": InstanceSettings(sequence_length=32, max_predictions=4, seed=7, masking_rate=0.2)},
-            "sequence_length is 24 there and 32 here; masking_rate is 0.15 there and 0.2 here",
+            "sequence_length was 24 and is 32; masking_rate was 0.15 and is 0.2",
         ),
-        ({"form": "models"}, "form is 'bert' there and 'models' here"),
-        ({"compression": "gzip"}, "compression is 'none' there and 'gzip' here"),
+        ({"record_format": "models"}, "record_format was 'bert' and is 'models'"),
+        ({"compression": "gzip"}, "compression was 'none' and is 'gzip'"),
         (
             {"tokenizer": BertTokenizer([*VOCABULARY, "more"], lower_case=True).get_config()},
-            r"vocabulary_sha256 is '\w{64}' there and '\w{64}' here; vocab_size is 17 there and 18 here",
+            r"vocabulary_sha256 was '\w{64}' and is '\w{64}'; vocab_size was 17 and is 18",
         ),
         (
             {"tokenizer": BertTokenizer(VOCABULARY, lower_case=False).get_config()},
-            "lower_case is True there and False here; strip_accents is True there and False here",
+            "lower_case was True and is False; strip_accents was True and is False",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_other_settings_are_refused(copied, corpus, changes, message):
     before = contents(copied)
-    with pytest.raises(FileExistsError, match=f"was made otherwise: .*{message}.*another folder"):
+    with pytest.raises(FileExistsError, match=f"was made with other settings: .*{message}.*another folder"):
         finish(copied, corpus[1], **changes)
     assert contents(copied) == before
 
@@ -281,24 +274,24 @@ def test_another_corpus_is_refused(copied, corpus, tmp_path_factory):
     other.write_bytes(Path(paths[1]).read_bytes())
     other_plan = plan_shards([paths[0], str(other)], SHARD_BYTES)
     assert len(other_plan) == len(plan)
-    with pytest.raises(FileExistsError, match=rf"text is .*{paths[1]}.* there and .*{other}.* here"):
+    with pytest.raises(FileExistsError, match=rf"text was .*{paths[1]}.* and is .*{other}"):
         finish(copied, other_plan)
     with pytest.raises(FileExistsError, match=f"belongs to another run: this one has {len(plan) - 1} shards"):
         finish(copied, plan[:-1])
     with pytest.raises(FileExistsError, match=f"belongs to another run: this one has {len(plan)} shards in 3 copies"):
-        finish(copied, plan, copies=3)
+        finish(copied, plan, num_copies=3)
 
 
-def test_a_sidecar_alone_is_of_the_other_run_too(copied, corpus):
+def test_a_sidecar_without_its_file_is_checked(copied, corpus):
     next(copied.glob("*-00003-of-*.tfrecord")).unlink()
     other = InstanceSettings(sequence_length=24, max_predictions=4, seed=8)
-    with pytest.raises(FileExistsError, match="seed is 7 there and 8 here"):
+    with pytest.raises(FileExistsError, match="seed was 7 and is 8"):
         finish(copied, corpus[1], settings=other)
 
 
-def test_a_broken_sidecar(copied, corpus):
+def test_an_invalid_sidecar_is_refused(copied, corpus):
     next(copied.glob("*-00003-of-*.json")).write_text("{")
-    with pytest.raises(ValueError, match=r"is not JSON .*delete it, and make its shard again"):
+    with pytest.raises(ValueError, match=r"is not JSON .*delete it and make its shard again"):
         finish(copied, corpus[1])
 
 
@@ -308,17 +301,17 @@ def test_a_broken_sidecar(copied, corpus):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"copies": 0}, "copies must be at least 1, got 0"),
-        ({"form": "tfm"}, "form must be one of bert, models, got 'tfm'"),
+        ({"num_copies": 0}, "copies must be at least 1, got 0"),
+        ({"record_format": "tfm"}, "record_format must be one of bert, models, got 'tfm'"),
         ({"compression": "zip"}, "compression must be one of none, gzip, got 'zip'"),
     ],
 )
-def test_jobs_that_cannot_be(tmp_path, corpus, changes, message):
+def test_invalid_jobs_are_refused(tmp_path, corpus, changes, message):
     with pytest.raises(ValueError, match=message):
         job_for(tmp_path, corpus[1], **changes)
 
 
-def test_what_no_process_could_do_is_said_before_any_is_started(tmp_path, corpus, monkeypatch):
+def test_errors_are_raised_before_processes_are_started(tmp_path, corpus, monkeypatch):
     plan = corpus[1]
     process = multiprocessing.context.ForkServerProcess
     monkeypatch.setattr(process, "start", lambda self: pytest.fail("a process starts"))
@@ -340,7 +333,7 @@ def test_two_processes_make_the_same_files(tmp_path, made, corpus):
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_an_error_that_keeps_what_is_finished(tmp_path, made, corpus):
+def test_finished_shards_are_kept_if_a_process_is_killed(tmp_path, made, corpus):
     plan = corpus[1] * 40  # the same again and again, so that there is time
     steps = make_shards(job_for(tmp_path, corpus[1]), plan, num_workers=2)
     next(steps)
@@ -353,7 +346,7 @@ def test_a_killed_process_is_an_error_that_keeps_what_is_finished(tmp_path, made
 
 
 @pytest.mark.slow
-def test_an_error_in_a_process_is_the_error_of_the_run(tmp_path, corpus):
+def test_an_error_in_a_process_is_raised(tmp_path, corpus):
     paths, _ = corpus
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"river\n\xff\n")
@@ -365,7 +358,7 @@ def test_an_error_in_a_process_is_the_error_of_the_run(tmp_path, corpus):
 
 # Memory.
 
-# What the module says that a process needs beside what TensorFlow takes; it is address space that is limited.
+# Documented memory of a process in addition to TensorFlow's; the address space is limited.
 _MEGABYTES, _PER_MEGABYTE = 32, 16
 
 _LIMITED_RUN = """
@@ -381,7 +374,7 @@ tokenizer = BertTokenizer(vocabulary, lower_case=True).get_config()
 
 def make(corpus):
     plan = plan_shards([str(folder / corpus)], shard_bytes)
-    job = ShardJob(str(folder / "out" / corpus), len(plan), tokenizer, InstanceSettings(), copies=1)
+    job = ShardJob(str(folder / "out" / corpus), len(plan), tokenizer, InstanceSettings(), num_copies=1)
     return sum(counts["instances"] for _, counts in make_shards(job, plan))
 
 make("small.txt")  # so that TensorFlow has what it needs for itself

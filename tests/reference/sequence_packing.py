@@ -1,7 +1,7 @@
 """First-fit decreasing, and rows of packed instances, slowly: one instance and one token after another."""
 
 
-def place_first_fit(lengths, capacity, most_instances=None, predictions=None, most_predictions=None):
+def place_first_fit(lengths, capacity, max_instances=None, predictions=None, max_predictions=None):
     """Rows and offsets of the instances, as two lists."""
     predictions = predictions if predictions is not None else [0] * len(lengths)
     contents = []  # of each row: the numbers of the instances in it
@@ -13,9 +13,9 @@ def place_first_fit(lengths, capacity, most_instances=None, predictions=None, mo
             together = [*contents[row], number]
             if sum(lengths[i] for i in together) > capacity:
                 continue
-            if most_instances is not None and len(together) > most_instances:
+            if max_instances is not None and len(together) > max_instances:
                 continue
-            if most_predictions is not None and sum(predictions[i] for i in together) > most_predictions:
+            if max_predictions is not None and sum(predictions[i] for i in together) > max_predictions:
                 continue
             rows[number], offsets[number] = row, sum(lengths[i] for i in contents[row])
             contents[row] = together
@@ -23,14 +23,14 @@ def place_first_fit(lengths, capacity, most_instances=None, predictions=None, mo
     return rows, offsets
 
 
-def pack(instances, sequence_length, most_instances, most_predictions):
+def pack(instances, sequence_length, max_instances, max_predictions):
     """Rows as a dict of lists of lists, from instances that are dicts of lists without padding."""
     rows, offsets = place_first_fit(
         [len(instance["token_ids"]) for instance in instances],
         sequence_length,
-        most_instances,
+        max_instances,
         [len(instance["masked_positions"]) for instance in instances],
-        most_predictions,
+        max_predictions,
     )
     of_tokens = ["token_ids", "segment_ids", "padding_mask", "sequence_ids", "position_ids"]
     of_predictions = ["masked_positions", "masked_labels", "masked_weights"]
@@ -56,8 +56,8 @@ def pack(instances, sequence_length, most_instances, most_predictions):
             content["next_sentence_weights"].append(1.0)
         for names, width in (
             (of_tokens, sequence_length),
-            (of_predictions, most_predictions),
-            (of_instances, most_instances),
+            (of_predictions, max_predictions),
+            (of_instances, max_instances),
         ):
             for name in names:
                 packed[name].append(content[name] + [0] * (width - len(content[name])))

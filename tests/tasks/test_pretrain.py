@@ -54,7 +54,7 @@ def from_files(folder, files, lengths=(16, 32)):
     paths, plan = [], plan_shards(files, SHARD_BYTES)
     for length in lengths:
         settings = InstanceSettings(sequence_length=length, max_predictions=4)
-        job = ShardJob(str(folder / f"{length}"), len(plan), tokenizer().get_config(), settings, copies=2)
+        job = ShardJob(str(folder / f"{length}"), len(plan), tokenizer().get_config(), settings, num_copies=2)
         (folder / f"{length}").mkdir(parents=True)
         for shard in plan:
             ShardMaker(job)(shard)

@@ -1,1 +1,0 @@
-"""What `tools.inspect_pretraining_data` shows, part by part."""
