@@ -166,11 +166,11 @@ def extract_file(extractor, rows, write, values, report_line):
         columns = zip(*(row.texts for row in chunk), strict=True)
         names = _PAIR if len(chunk[0].texts) == 2 else _TEXT
         columns = {name: list(column) for name, column in zip(names, columns, strict=True)}
-        units = extractor.tokenize(columns, "words" if values.unit == "words" else "pieces")
+        units = extractor.tokenize(columns, "words" if values.unit == "words" else "wordpieces")
         if has_vector_per_text:
             features = extractor.embed(units.examples, values.batch_size)
         else:
-            features = extractor.extract(units, pieces_of_word=values.word_pooling, batch_size=values.batch_size)
+            features = extractor.extract(units, word_pooling=values.word_pooling, batch_size=values.batch_size)
         write([row.line for row in chunk], features)
         num_texts += len(chunk)
         num_truncated += int((units.examples.token_counts > length).sum())

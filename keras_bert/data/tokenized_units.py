@@ -9,8 +9,8 @@ from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows, 
 from keras_bert.text.pack import pack, packed_lengths
 from keras_bert.text.words import split_words
 
-PIECES, WORDS = "pieces", "words"
-UNITS = (PIECES, WORDS)
+WORDPIECES, WORDS = "wordpieces", "words"
+UNITS = (WORDPIECES, WORDS)
 # Texts tokenized at once, as in `keras_bert.data.tokenized_examples`.
 _CHUNK_SIZE = 2048
 _NO_UNIT = -1
@@ -38,13 +38,13 @@ class TokenizedUnits(NamedTuple):
     names: list
 
 
-def tokenize_units(columns, preprocessor, unit=PIECES):
+def tokenize_units(columns, preprocessor, unit=WORDPIECES):
     """Tokenizes texts or pairs, and says which unit every token is of.
 
     Args:
         columns: dict of `text`, or of `text_a` and `text_b`, to a list or array of str.
         preprocessor: a `BertPreprocessor` that truncates long texts.
-        unit: str. "pieces": every token is one, [CLS] and [SEP] included. "words": what stands between spaces, as
+        unit: str. "wordpieces": every token is one, [CLS] and [SEP] included. "words": what stands between spaces, as
             `split_words` parts texts; of a pair, the second text's words are numbered behind the first one's. A word
             that is cut off, or made of characters that BERT drops, has no token.
 

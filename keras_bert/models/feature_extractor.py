@@ -1,71 +1,78 @@
-"""BERT as it is, for features: vectors of texts, of their words, or of their pieces."""
+"""Features of a frozen BERT: vectors of texts, words or wordpieces."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Integral
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.models.encoder import BertEncoder
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS, text_columns
+from keras_bert.models.encoder import BertEncoder, require_ids
+from keras_bert.models.head import PREDICTION_BATCH_SIZE, check_preprocessor
 from keras_bert.models.inference import Predictor
-from keras_bert.models.text_model import TextModel
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert, write_checkpoint
+from keras_bert.typing import Inputs, PathLike, Tensor
+
+if TYPE_CHECKING:
+    from keras_bert.data.tokenized_examples import TokenizedExamples
+    from keras_bert.data.tokenized_units import TokenizedUnits
+    from keras_bert.text.preprocessor import BertPreprocessor
+    from keras_bert.text.tokenizer import BertTokenizer
 
 LAST_LAYER = (-1,)
 COMBINATIONS = ("stack", "concat", "sum", "mean")
 POOLINGS = ("mean", "cls", "max")
-PIECES_OF_WORD = ("first", "mean")
-_SHORTEST = 1e-12  # by which a vector of zeros is divided, as in sentence-transformers
+WORD_POOLINGS = ("first", "mean")
+_MIN_NORM = 1e-12  # divisor of a zero vector, as in sentence-transformers
 
 
 class TextFeatures(NamedTuple):
-    """The features of one text, from `BertFeatureExtractor.extract`.
+    """The features of one text, from `BertFeatureExtractor.extract`."""
 
-    Args:
-        names: list of str, the pieces ("[CLS]", "play", "##ing", ..., "[SEP]") or the words.
-        numbers: int32 array [units]. The number of each among the text's pieces or words, from 0; words that were cut
-            off, or are made of characters that BERT drops, are left out.
-        vectors: float32 array [units, size], or [units, layers, hidden] if the layers are stacked.
-    """
-
-    names: list
+    names: list[str]  # wordpieces ("[CLS]", "play", "##ing", ..., "[SEP]") or words
+    # int32 [units]: the index of each wordpiece or word in the text. Words without a wordpiece are left out: those that
+    # were truncated or consist of characters that BERT removes.
     numbers: np.ndarray
-    vectors: np.ndarray
+    vectors: np.ndarray  # float32 [units, size], or [units, layers, hidden] with combine="stack"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertFeatureExtractor(TextModel):
-    """A BERT that is not trained any more, but read (paper, section 5.3; google-research/bert, extract_features.py).
+class BertFeatureExtractor(keras.Model):
+    """A frozen BERT used as a feature extractor (paper, section 5.3; google-research/bert, extract_features.py).
 
-    `embed` gives a vector for each text, `extract` one for each of its pieces or words. Called on ids as other models
-    are, it gives the vectors of the texts; `features` those of the tokens, for a model that is to be put on top. It has
-    no weights but the encoder's and no loss, so that it is saved, exported and distributed like the other models, and
-    `compile`, `fit` and `evaluate` are refused. Dropout is never on.
+    `embed` returns one vector per text, `extract` one per wordpiece or word. Called on ids, the model returns the
+    vectors of the texts; `features` returns those of the tokens, for a model on top. It has only the encoder's weights,
+    and dropout is never active.
 
     Args:
-        encoder: a `BertEncoder`; a pooler is not used.
-        preprocessor: a `BertPreprocessor` that truncates, or None for a model that takes ids only.
-        layers: list of int, the hidden states that are read: 0 is the output of the embeddings, 1 of the lowest block;
-            -1 is the output of the highest one, -2 of that below.
-            Differs from BERT: in extract_features.py 0 is the lowest block, and the embeddings cannot be had. Negative
-            numbers mean the same there.
-        combine: str. How layers become one vector: "concat" (side by side, in the order given), "sum", "mean"; or
-            "stack", which keeps them apart on an axis of their own.
-        pooling: str. How tokens become the vector of a text: "mean" or "max" over all that are no padding, [CLS] and
-            [SEP] included (as in sentence-transformers, arXiv 1908.10084, section 3), or "cls", the vector of [CLS].
-        normalize: bool. Whether vectors of texts are given the length 1, so that their products are cosines (each layer
-            for itself, if they are stacked). Vectors of pieces and words stay as they are.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given. Whatever it is,
-            layers are combined and pooled in float32.
+        encoder: a `BertEncoder`; its pooler is not used.
+        preprocessor: a `BertPreprocessor` that truncates, or None for a model that takes only ids.
+        layers: hidden states to read: 0 is the output of the embeddings, 1 of the lowest block; -1 is the output of the
+            highest block, -2 of the one below.
+            Differs from BERT: in extract_features.py 0 is the lowest block, and the embeddings are not available.
+            Negative numbers have the same meaning there.
+        combine: how several layers become one vector: "concat" (in the given order), "sum", "mean"; or "stack", which
+            keeps them on a separate axis.
+        pooling: how tokens become the vector of a text: "mean" or "max" over all tokens except padding, including [CLS]
+            and [SEP] (as in sentence-transformers, arXiv 1908.10084, section 3), or "cls", the vector of [CLS].
+        normalize: whether text vectors are scaled to length 1, so that their dot products are cosines (each layer
+            separately with combine="stack"). Vectors of wordpieces and words are not scaled.
+        name, trainable: as for every Keras model. The dtype is the encoder's; layers are always combined and pooled in
+            float32.
 
     Inputs: the encoder's dict of ids.
 
     Outputs:
-        float32 [batch, size], or [batch, layers, hidden] if the layers are stacked. A row that is all padding is 0.
+        float32 [batch, size], or [batch, layers, hidden] with combine="stack". A row of padding only is 0.
 
     Raises:
-        ValueError: if the encoder has no such layer, or one is named twice; on an unknown `combine` or `pooling`; if
-            the preprocessor does not fit the encoder, or cuts texts into windows.
+        ValueError: if a layer does not exist or is given twice, `combine` or `pooling` is unknown, or the preprocessor
+            does not fit the encoder or splits texts into windows.
 
     Example:
 
@@ -80,56 +87,70 @@ class BertFeatureExtractor(TextModel):
 
     def __init__(
         self,
-        encoder,
-        preprocessor=None,
-        layers=LAST_LAYER,
-        combine="concat",
-        pooling="mean",
-        normalize=True,
-        name=None,
-        dtype=None,
-        trainable=True,
-    ):
-        super().__init__(encoder, preprocessor, name=name, dtype=dtype)
-        if preprocessor is not None and preprocessor.long_texts != "truncate":
-            raise ValueError(f"texts are truncated: the preprocessor has long_texts={preprocessor.long_texts!r}")
+        encoder: BertEncoder,
+        preprocessor: BertPreprocessor | None = None,
+        layers: Sequence[int] = LAST_LAYER,
+        combine: str = "concat",
+        pooling: str = "mean",
+        normalize: bool = True,
+        name: str | None = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(name=name, dtype=encoder.dtype_policy)
+        if preprocessor is not None:
+            check_preprocessor(preprocessor, encoder)
+            if preprocessor.long_texts != "truncate":
+                raise ValueError(
+                    "a feature extractor truncates texts, but the preprocessor has "
+                    f'long_texts={preprocessor.long_texts!r}; create it with long_texts="truncate"'
+                )
         for argument, value, allowed in (("combine", combine, COMBINATIONS), ("pooling", pooling, POOLINGS)):
             if value not in allowed:
                 raise ValueError(f"unknown {argument} {value!r}; allowed are {allowed}")
-        self.layers_read = checked_layers(layers, encoder.num_hidden_layers)
+        self.encoder = encoder
+        self.preprocessor = preprocessor
+        self.layers_read = _check_layers(layers, encoder.num_hidden_layers)
         self.combine = combine
         self.pooling = pooling
         self.normalize = normalize
+        self._text_predictor = Predictor()
         self._token_predictor = Predictor(lambda model, batch: model.features(batch))
-        self.complete(trainable)
+        self.built = True  # it has no variables but the encoder's
+        if not trainable:
+            self.trainable = False  # only now: Keras passes it on to existing layers
 
-    def features(self, inputs):
-        """The vectors of the tokens of a batch.
+    def __call__(self, inputs: Inputs, *args: Any, **kwargs: Any) -> Tensor:
+        """Returns the vectors of a batch of ids."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Returns the vectors of the texts of a batch; `training` has no effect."""
+        vectors = self._pool(self.features(inputs), inputs.get("padding_mask"))
+        if self.normalize:
+            norm = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
+            vectors = vectors / ops.maximum(norm, _MIN_NORM)
+        return vectors
+
+    def features(self, inputs: Inputs) -> Tensor:
+        """Returns the vectors of the tokens of a batch.
 
         Args:
             inputs: the encoder's dict of ids, [batch, length].
 
         Returns:
-            float32 tensor [batch, length, size], or [batch, length, layers, hidden] if the layers are stacked; those of
-            padding mean nothing.
+            float32 tensor [batch, length, size], or [batch, length, layers, hidden] with combine="stack"; undefined at
+            padding.
         """
         states = self.encoder(inputs, training=False, return_hidden_states=True)["hidden_states"]
-        chosen = [ops.cast(states[layer], "float32") for layer in self.layers_read]
+        selected = [ops.cast(states[layer], "float32") for layer in self.layers_read]
         if self.combine == "stack":
-            return ops.stack(chosen, axis=2)
+            return ops.stack(selected, axis=2)
         if self.combine == "concat":
-            return ops.concatenate(chosen, axis=-1)
-        return sum(chosen) / (len(chosen) if self.combine == "mean" else 1)
+            return ops.concatenate(selected, axis=-1)
+        return sum(selected) / (len(selected) if self.combine == "mean" else 1)
 
-    def call(self, inputs, training=False):
-        """The vectors of the texts of a batch; see the class. Training or not makes no difference."""
-        vectors = self._pooled(self.features(inputs), inputs.get("padding_mask"))
-        if self.normalize:
-            length = ops.sqrt(ops.sum(ops.square(vectors), axis=-1, keepdims=True))
-            vectors = vectors / ops.maximum(length, _SHORTEST)
-        return vectors
-
-    def _pooled(self, features, padding_mask):
+    def _pool(self, features: Tensor, padding_mask: Tensor | None) -> Tensor:
         if padding_mask is None:
             padding_mask = ops.ones(ops.shape(features)[:2])
         is_token = ops.cast(padding_mask, "float32")
@@ -137,34 +158,47 @@ class BertFeatureExtractor(TextModel):
             is_token = is_token[..., None]
         if self.pooling == "cls":
             return features[:, 0] * is_token[:, 0]
-        sums = ops.sum(is_token, axis=1)
+        num_tokens = ops.sum(is_token, axis=1)
         if self.pooling == "mean":
-            return ops.sum(features * is_token, axis=1) / ops.maximum(sums, 1.0)
-        return ops.where(sums > 0, ops.max(ops.where(is_token > 0, features, -np.inf), axis=1), 0.0)
+            return ops.sum(features * is_token, axis=1) / ops.maximum(num_tokens, 1.0)
+        return ops.where(num_tokens > 0, ops.max(ops.where(is_token > 0, features, -np.inf), axis=1), 0.0)
 
-    def embed(self, x, batch_size=None, verbose=0):
-        """The vectors of texts, in the order given.
+    def embed(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
+        """Returns the vectors of texts in the given order; texts are computed in batches of similar length.
 
         Args:
-            x, batch_size, verbose: as for `predict`: texts, pairs, ids, or `TokenizedExamples`.
+            x: texts (a list of strings), pairs (a tuple of two lists, or a dict with `text_a` and `text_b`),
+                `TokenizedExamples`, or the encoder's dict of ids. Texts that are too long are truncated and counted in
+                the log. Texts need TensorFlow; ids work on every Keras backend.
+            batch_size: texts per batch; None is 64.
+            verbose: as in Keras' `predict`.
 
         Returns:
-            float32 array [texts, size], or [texts, layers, hidden] if the layers are stacked.
+            float32 array [texts, size], or [texts, layers, hidden] with combine="stack".
 
         Raises:
-            ValueError, TypeError: on what is neither texts nor ids that fit the model.
+            ValueError, TypeError: if `x` is neither texts nor ids, or there is no preprocessor for texts.
         """
-        return np.asarray(self.predict(x, batch_size, verbose))
+        batch_size = batch_size or PREDICTION_BATCH_SIZE
+        if isinstance(x, dict) and "token_ids" in x:
+            ids = {name: np.asarray(values) for name, values in x.items()}
+            return np.asarray(self.predict(ids, batch_size, verbose))
+        examples = self._tokenize_texts(x)
+        outputs = self._text_predictor.outputs_of_examples(self, examples, batch_size, verbose)
+        vectors = np.empty([len(examples), *outputs[0][1].shape[1:]], "float32")
+        for rows, output in outputs:
+            vectors[rows] = output
+        return vectors
 
-    def similarity(self, a, b, batch_size=None):
-        """How alike texts are: the cosine of each of one list with each of another.
+    def similarity(self, a: Any, b: Any, batch_size: int | None = None) -> np.ndarray:
+        """Returns the cosine similarity of each text of one list with each of another.
 
         Args:
             a, b: texts, pairs or ids, as for `embed`.
-            batch_size: int. Texts in a batch; 64 if None.
+            batch_size: texts per batch; None is 64.
 
         Returns:
-            float32 array [texts of a, texts of b], from -1 to 1. Stacked layers count as if they stood side by side.
+            float32 array [texts of a, texts of b], from -1 to 1. Stacked layers are treated as concatenated.
 
         Raises:
             ValueError, TypeError: as `embed`.
@@ -177,49 +211,53 @@ class BertFeatureExtractor(TextModel):
         >>> extractor.similarity(["play"], ["PLAY", "playing"]).round(3).shape
         (1, 2)
         """
-        rows, columns = (_of_length_one(self.embed(texts, batch_size)) for texts in (a, b))
+        rows, columns = (_scale_to_unit_length(self.embed(texts, batch_size)) for texts in (a, b))
         return rows @ columns.T
 
-    def tokenize(self, x, unit="pieces"):
-        """Texts or pairs as ids, with the units that `extract` is to give vectors of.
+    def tokenize(self, x: Any, unit: str = "wordpieces") -> TokenizedUnits:
+        """Tokenizes texts or pairs for `extract`.
 
         Args:
-            x: texts or pairs: a list of str, a tuple of two lists, or a dict (`text`, or `text_a` and `text_b`).
-            unit: str. "pieces" or "words", as for `extract`.
+            x: texts or pairs, as for `embed`.
+            unit: "wordpieces" or "words", as for `extract`.
 
         Returns:
-            `keras_bert.data.tokenized_units.TokenizedUnits`; its `examples.token_counts` say how long the texts were
-            before any was truncated.
+            `keras_bert.data.tokenized_units.TokenizedUnits`; its `examples.token_counts` are the lengths before
+            truncation.
 
         Raises:
-            ValueError, TypeError: if there is no preprocessor, on what is no texts, or on an unknown unit.
+            ValueError, TypeError: if there is no preprocessor, `x` is not texts, or the unit is unknown.
         """
         from keras_bert.data.tokenized_units import tokenize_units
 
         self.require_preprocessor()
-        columns = self._text_columns(x)
-        if columns is None:
-            raise ValueError(f"expected texts (strings) or pairs of them, got {type(x).__name__}")
-        return tokenize_units(columns, self.preprocessor, unit)
+        return tokenize_units(_require_texts(x), self.preprocessor, unit)
 
-    def extract(self, x, unit="pieces", pieces_of_word="first", batch_size=None, verbose=0):
-        """The vectors of the pieces or words of texts, in the order given; computed in batches of like length.
+    def extract(
+        self,
+        x: Any,
+        unit: str = "wordpieces",
+        word_pooling: str = "first",
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+    ) -> list[TextFeatures]:
+        """Returns the vectors of the wordpieces or words of texts, in the given order.
 
         Args:
-            x: texts or pairs, as for `tokenize`, or what it gave. Texts that are too long are truncated, and counted in
-                the log.
-            unit: str. "pieces": every token, [CLS] and [SEP] included; or "words": what stands between spaces, as
-                SQuAD and taggers count words.
-            pieces_of_word: str. Of which pieces a word's vector is made: "first" (the default, as in the paper, section
-                5.3), or "mean", of all its pieces that were not cut off.
-            batch_size: int. Texts in a batch; 64 if None.
+            x: texts or pairs, as for `embed`, or the result of `tokenize`. Texts that are too long are truncated and
+                counted in the log.
+            unit: "wordpieces" is every wordpiece, including [CLS] and [SEP]; "words" are separated by spaces, as in
+                SQuAD and tagging data.
+            word_pooling: the vector of a word: "first", that of its first wordpiece (as in the paper, section 5.3), or
+                "mean", of all its wordpieces that were not truncated.
+            batch_size: texts per batch; None is 64.
             verbose: as in Keras' `predict`.
 
         Returns:
-            list of `TextFeatures`, one for each text.
+            A list with the `TextFeatures` of each text.
 
         Raises:
-            ValueError, TypeError: as `tokenize`, or on an unknown `pieces_of_word`.
+            ValueError, TypeError: as `tokenize`, or if `word_pooling` is unknown.
 
         Example:
 
@@ -230,47 +268,75 @@ class BertFeatureExtractor(TextModel):
         >>> features.names, features.numbers.tolist(), features.vectors.shape
         (['Playing,', 'play'], [0, 1], (2, 8))
         """
-        from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
         from keras_bert.data.tokenized_units import TokenizedUnits
 
-        if pieces_of_word not in PIECES_OF_WORD:
-            raise ValueError(f"unknown pieces_of_word {pieces_of_word!r}; allowed are {PIECES_OF_WORD}")
+        if word_pooling not in WORD_POOLINGS:
+            raise ValueError(f"unknown word_pooling {word_pooling!r}; allowed are {WORD_POOLINGS}")
         units = x
         if not isinstance(x, TokenizedUnits):
             units = self.tokenize(x, unit)
-            treatment = treatment_of_long_texts(self.preprocessor)
-            log_long_texts(units.examples.token_counts, self.preprocessor.sequence_length, treatment)
+            self._log_truncation(units.examples)
         numbers = np.split(units.numbers, np.cumsum(units.examples.lengths)[:-1])
-        features = [None] * len(units.names)
+        features: dict[int, TextFeatures] = {}
         outputs = self._token_predictor.outputs_of_examples(self, units.examples, batch_size, verbose)
         for rows, output in outputs:
-            for row, vectors in zip(rows.tolist(), output, strict=True):
-                found, of_units = _of_units(vectors[: len(numbers[row])], numbers[row], pieces_of_word)
-                features[row] = TextFeatures([units.names[row][number] for number in found], found, of_units)
-        return features
+            for row, tokens in zip(rows.tolist(), output, strict=True):
+                found, vectors = _pool_units(tokens[: len(numbers[row])], numbers[row], word_pooling)
+                features[row] = TextFeatures([units.names[row][number] for number in found], found, vectors)
+        return [features[row] for row in range(len(units.names))]
 
-    def export(self, path, dtype=None, pairs=False):
+    def _tokenize_texts(self, x: Any) -> TokenizedExamples:
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"texts are tokenized by TensorFlow, but the Keras backend is {keras.backend.backend()}; pass "
+                "token_ids, segment_ids and padding_mask, or set KERAS_BACKEND=tensorflow"
+            )
+        from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
+
+        if isinstance(x, TokenizedExamples):
+            return x
+        columns = _require_texts(x)
+        self.require_preprocessor()
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        examples = tokenize_examples(rows, self.preprocessor)
+        self._log_truncation(examples)
+        return examples
+
+    def _log_truncation(self, examples: TokenizedExamples) -> None:
+        from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
+
+        assert self.preprocessor is not None
+        treatment = treatment_of_long_texts(self.preprocessor)
+        log_long_texts(examples.token_counts, self.preprocessor.sequence_length, treatment)
+
+    def require_preprocessor(self) -> None:
+        """Raises ValueError if the model has no preprocessor."""
+        if self.preprocessor is None:
+            raise ValueError(
+                "a BertFeatureExtractor that takes texts needs a preprocessor; pass "
+                "preprocessor=BertPreprocessor(tokenizer), or load a checkpoint with a vocabulary"
+            )
+
+    def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
         `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples
-        [batch] with the same features as `serving_default` has inputs. Each answers `embedding`, float32 [batch, size],
-        or [batch, layers, hidden] if the layers are stacked.
+        [batch] with the inputs of `serving_default` as features. Each returns `embedding`, float32 [batch, size], or
+        [batch, layers, hidden] with combine="stack".
 
         Args:
-            path: str or Path. The folder to write, for example "models/embeddings/1"; the server takes its name for the
-                version.
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
-            pairs: bool. Whether the inputs are pairs of texts.
+            path: folder to write, for example "models/embeddings/1"; the server reads the version from its name.
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
+            pairs: whether the inputs are pairs of texts.
 
         Returns:
-            Path of the folder.
+            The folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype.
+            FileExistsError: if `path` exists.
+            ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
         """
-        from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
@@ -282,124 +348,147 @@ class BertFeatureExtractor(TextModel):
             inputs,
         )
 
-    def require_compiled(self, method):
-        """Raises: there is nothing to train or evaluate.
+    def variables_by_path(self) -> dict[str, keras.Variable]:
+        """Returns the encoder's weights by path, under `encoder/`."""
+        return self.encoder.variables_by_path("encoder/")
+
+    def save_checkpoint(self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32") -> Path:
+        """Writes encoder and tokenizer as a Hugging Face folder, as `BertEncoder.save_checkpoint`.
 
         Args:
-            method: str, the name of what is to be called, for the message.
+            path: folder to write.
+            tokenizer: its vocabulary is written too; None is the preprocessor's, if there is one.
+            dtype: type of the stored weights, "float32" or "bfloat16".
+
+        Returns:
+            The folder.
 
         Raises:
-            ValueError: always.
+            FileExistsError: if `path` exists.
+            ValueError: if the vocabulary is not the encoder's, or the dtype is unknown.
         """
-        raise ValueError(
-            f"`{method}` is not for a {type(self).__name__}, which has no loss and no weights but its encoder's; fit a "
-            "model of your own on its features, or a head such as BertClassifier on the encoder"
-        )
+        if tokenizer is None and self.preprocessor is not None:
+            tokenizer = self.preprocessor.tokenizer
+        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
 
-    def compile(self, *args, **kwargs):
-        """Raises, as `require_compiled` says."""
-        self.require_compiled("compile")
-
-    def get_config(self):
-        """The constructor's arguments."""
-        config = super().get_config()
-        for of_training in ("freeze", "seed"):
-            del config[of_training]
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {
-            **config,
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
             "layers": list(self.layers_read),
             "combine": self.combine,
             "pooling": self.pooling,
             "normalize": self.normalize,
+            "name": self.name,
+            "trainable": self.trainable,
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a model from `get_config`, with new weights."""
+        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
+        if config["preprocessor"] is not None:
+            from keras_bert.text.preprocessor import BertPreprocessor
+
+            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
+        return cls(**config)
 
     @classmethod
     def from_checkpoint(
         cls,
-        path,
-        layers=LAST_LAYER,
-        combine="concat",
-        pooling="mean",
-        normalize=True,
-        sequence_length=128,  # google-research/bert, extract_features.py: max_seq_length
-        lower_case=None,
-        vocabulary=None,
-        name=None,
-        **encoder_arguments,
-    ):
-        """A feature extractor on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+        path: PathLike,
+        layers: Sequence[int] = LAST_LAYER,
+        combine: str = "concat",
+        pooling: str = "mean",
+        normalize: bool = True,
+        sequence_length: int = 128,  # google-research/bert, extract_features.py: max_seq_length
+        lower_case: bool | None = None,
+        vocabulary: PathLike | Sequence[str] | None = None,
+        **encoder_arguments: Any,
+    ) -> Self:
+        """Creates a feature extractor with the weights and the tokenizer of a checkpoint.
 
         Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            layers, combine, pooling, normalize, name: as for the constructor.
-            sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
-            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
-            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
+            path: as for `BertEncoder.from_checkpoint`.
+            layers, combine, pooling, normalize: as for the constructor.
+            sequence_length: maximum input length in tokens, including [CLS] and [SEP].
+            lower_case: None is what the checkpoint states, else it is inferred from the vocabulary.
+            vocabulary: a file or a list of wordpieces; None is the checkpoint's `vocab.txt`.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
                 `dtype`.
 
         Returns:
-            A BertFeatureExtractor. Its attribute `checkpoint_report` says what was read and what was not used.
+            A BertFeatureExtractor. Its attribute `checkpoint_report` lists what was read and what was not used.
 
         Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
-                `lower_case` contradicts the checkpoint.
+            FileNotFoundError, ValueError: if the checkpoint is missing, corrupt or not a BERT, or an argument
+                contradicts it.
         """
-        from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint = read_bert(path)
         preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
-        # Without a pooler, whose output is not read.
+        # Without a pooler, which is not used.
         encoder = BertEncoder(**{**checkpoint.encoder_arguments, "with_pooler": False, **encoder_arguments})
-        extractor = cls(encoder, preprocessor, layers, combine, pooling, normalize, name)
+        extractor = cls(encoder, preprocessor, layers, combine, pooling, normalize)
         extractor.checkpoint_report = assign_arrays(extractor.variables_by_path(), checkpoint)
         return extractor
 
+    @classmethod
+    def from_preset(cls, name: str, **kwargs: Any) -> Self:
+        """Creates a feature extractor from a preset.
 
-def checked_layers(layers, blocks):
-    """The numbers of hidden states, after checking that an encoder has them.
+        Args:
+            name: one of `keras_bert.weights.preset_names.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
 
-    Args:
-        layers: list of int, as for `BertFeatureExtractor`.
-        blocks: int. The encoder's blocks.
+        Returns:
+            A BertFeatureExtractor.
 
-    Returns:
-        tuple of int, as they were given.
+        Raises:
+            ValueError: if the preset is unknown.
+            FileNotFoundError: if its files are not installed; the message says how to install them.
+        """
+        from keras_bert.weights.preset_names import resolve_preset
 
-    Raises:
-        ValueError: if there are none, one is no number of a hidden state, or two mean the same one.
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
-    Example:
 
-    >>> checked_layers([-1, 0], blocks=2)
-    (-1, 0)
-    """
+def _check_layers(layers: Sequence[int], num_blocks: int) -> tuple[int, ...]:
+    """Returns the indices of hidden states; ValueError if an encoder of `num_blocks` blocks does not have them."""
     if isinstance(layers, (str, bytes)) or not hasattr(layers, "__len__") or not len(layers):
         raise ValueError(f"layers must be a list of at least one number, got {layers!r}")
     for layer in layers:
-        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -blocks - 1 <= layer <= blocks:
+        if isinstance(layer, bool) or not isinstance(layer, Integral) or not -num_blocks - 1 <= layer <= num_blocks:
             raise ValueError(
-                f"layers are numbers from 0 (the embeddings) to {blocks} (the highest block), or from -1 (the highest "
-                f"block) to {-blocks - 1}; got {layer!r}"
+                f"layers are numbers from 0 (the embeddings) to {num_blocks} (the highest block), or from -1 (the "
+                f"highest block) to {-num_blocks - 1}; got {layer!r}"
             )
-    if len({layer % (blocks + 1) for layer in layers}) < len(layers):
-        raise ValueError(f"a layer is named twice: {list(layers)}, of {blocks} blocks")
+    if len({layer % (num_blocks + 1) for layer in layers}) < len(layers):
+        raise ValueError(f"a layer is given twice: {list(layers)}, of {num_blocks} blocks")
     return tuple(int(layer) for layer in layers)
 
 
-def _of_length_one(vectors):
+def _require_texts(x: Any) -> dict[str, np.ndarray]:
+    columns = text_columns(x)
+    if columns is None:
+        raise ValueError(f"expected texts (strings) or pairs of them, got {type(x).__name__}")
+    return columns
+
+
+def _scale_to_unit_length(vectors: np.ndarray) -> np.ndarray:
     flat = vectors.reshape([len(vectors), -1])
-    return flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _SHORTEST)
+    return flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _MIN_NORM)
 
 
-def _of_units(vectors, numbers, pieces_of_word):
-    """The numbers of a text's units, and their vectors, from those of its tokens and the units that these are of."""
-    first = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))  # tokens with which a unit or a gap begins
+def _pool_units(tokens: np.ndarray, numbers: np.ndarray, word_pooling: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the numbers of a text's units and their vectors, from its tokens and the unit number of each."""
+    first = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))  # the first token of each unit or gap
     is_unit = numbers[first] >= 0
     found = numbers[first[is_unit]]
-    if pieces_of_word == "first":
-        return found, vectors[first[is_unit]]
-    pieces = np.diff(first, append=len(numbers)).astype("float32")
-    sums = np.add.reduceat(vectors, first, axis=0)
-    return found, (sums / pieces.reshape([-1, *[1] * (vectors.ndim - 1)]))[is_unit]
+    if word_pooling == "first":
+        return found, tokens[first[is_unit]]
+    num_tokens = np.diff(first, append=len(numbers)).astype("float32")
+    sums = np.add.reduceat(tokens, first, axis=0)
+    return found, (sums / num_tokens.reshape([-1, *[1] * (tokens.ndim - 1)]))[is_unit]

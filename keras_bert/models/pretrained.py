@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ def load_tokenizer(
     from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
+    if isinstance(vocabulary, (str, os.PathLike)):
+        vocabulary = Path(vocabulary)
     if vocabulary is None:
         raise ValueError(f"{checkpoint.path} has no vocab.txt; pass vocabulary=, a file or a list of wordpieces")
     if lower_case is None:
@@ -56,7 +59,7 @@ def load_tokenizer(
             f"which was trained with lower_case={checkpoint.lower_case}; omit lower_case"
         )
     if lower_case is None:
-        words = vocabulary if isinstance(vocabulary, (list, tuple)) else load_vocabulary(vocabulary)
+        words = load_vocabulary(vocabulary) if isinstance(vocabulary, Path) else vocabulary
         lower_case = is_lower_case_vocabulary(words)
         logging.info("%s does not state lower_case; inferred %s from its vocabulary", checkpoint.path, lower_case)
     return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents)

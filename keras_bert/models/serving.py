@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 
@@ -96,6 +97,11 @@ def export_head(
     vocabulary. `inputs_per_row` is about how many encoder inputs one row of a request becomes: a server joins that many
     times fewer rows.
     """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"`export` needs TensorFlow, but the Keras backend is {keras.backend.backend()}; write the model with "
+            "`save_checkpoint`, then load and export it in a process with KERAS_BACKEND=tensorflow"
+        )
     check_export_path(path)
     head.require_preprocessor()
     served = with_dtype(head, dtype)
@@ -143,7 +149,9 @@ def with_dtype(model: Any, dtype: str | None) -> Any:
     if dtype not in EXPORT_DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
     encoder = type(model.encoder).from_config({**model.encoder.get_config(), "dtype": dtype})
-    config = {**model.get_config(), "encoder": encoder, "preprocessor": model.preprocessor, "dtype": dtype}
+    config = {**model.get_config(), "encoder": encoder, "preprocessor": model.preprocessor}
+    if "dtype" in config:
+        config["dtype"] = dtype
     copy, own = type(model)(**config), model.variables_by_path()
     for path, variable in copy.variables_by_path().items():
         variable.assign(ops.cast(own[path].value, variable.dtype))

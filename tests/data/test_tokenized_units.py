@@ -65,7 +65,7 @@ def test_words_equal_those_of_the_reference(texts, pairs, length, chunk_size, mo
     monkeypatch.setattr(tokenized_units, "_CHUNK_SIZE", chunk_size)
     preprocessor = toy_preprocessor(sequence_length=length)
     columns = {"text_a": texts, "text_b": texts[::-1]} if pairs else {"text": texts}
-    found, pieces = (tokenize_units(columns, preprocessor, unit) for unit in ("words", "pieces"))
+    found, pieces = (tokenize_units(columns, preprocessor, unit) for unit in ("words", "wordpieces"))
     np.testing.assert_array_equal(found.examples.token_ids, pieces.examples.token_ids)
     np.testing.assert_array_equal(found.examples.lengths, pieces.examples.lengths)
     np.testing.assert_array_equal(found.examples.first_segment_lengths, pieces.examples.first_segment_lengths)
@@ -91,14 +91,14 @@ def test_the_order_of_the_columns_does_not_matter():
     columns = {"text_b": ["the film"], "text_a": ["good"]}
     for unit, names in (
         ("words", ["good", "the", "film"]),
-        ("pieces", ["[CLS]", "good", "[SEP]", "the", "film", "[SEP]"]),
+        ("wordpieces", ["[CLS]", "good", "[SEP]", "the", "film", "[SEP]"]),
     ):
         assert tokenize_units(columns, toy_preprocessor(), unit).names == [names]
 
 
 def test_what_cannot_be():
-    with pytest.raises(ValueError, match=r"unit must be one of \('pieces', 'words'\), got 'letters'"):
+    with pytest.raises(ValueError, match=r"unit must be one of \('wordpieces', 'words'\), got 'letters'"):
         tokenize_units({"text": ["a"]}, toy_preprocessor(), "letters")
-    for unit in ("words", "pieces"):
+    for unit in ("words", "wordpieces"):
         with pytest.raises(ValueError, match="there are no"):
             tokenize_units({"text": []}, toy_preprocessor(), unit)

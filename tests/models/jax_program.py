@@ -44,6 +44,12 @@ def main(golden, weights_file):
     for i in range(3):
         difference = np.array(extractor(ids))[:, i] - expected[f"hidden_state_{i}"][:, 0]
         largest = max(largest, float(np.abs(difference).max()))
+    vectors = extractor.embed(ids)
+    np.testing.assert_allclose(vectors[:, 0], expected["hidden_state_0"][:, 0], atol=1e-5)
+    try:
+        extractor.embed(["a text"])
+    except ValueError as error:
+        assert "texts are tokenized by TensorFlow, but the Keras backend is jax" in str(error)
     encoder(ids, training=True)  # dropout
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)

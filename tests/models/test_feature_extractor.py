@@ -277,7 +277,7 @@ def test_it_has_no_weights_but_the_encoders():
         ({"layers": [-4]}, "got -4"),
         ({"layers": [True]}, "got True"),
         ({"layers": [1.0]}, "got 1.0"),
-        ({"layers": [-1, 2]}, r"named twice: \[-1, 2\], of 2 blocks"),
+        ({"layers": [-1, 2]}, r"given twice: \[-1, 2\], of 2 blocks"),
         ({"combine": "add"}, r"unknown combine 'add'; allowed are \('stack', 'concat', 'sum', 'mean'\)"),
         ({"pooling": "first"}, r"unknown pooling 'first'; allowed are \('mean', 'cls', 'max'\)"),
         ({"preprocessor": toy_preprocessor(long_texts="windows")}, "has long_texts='windows'"),
@@ -288,17 +288,11 @@ def test_arguments_that_cannot_be(arguments, message):
         toy_extractor(**arguments)
 
 
-@pytest.mark.parametrize("method", ["compile", "fit", "evaluate"])
-def test_it_is_not_trained(method):
-    with pytest.raises(ValueError, match=f"`{method}` is not for a BertFeatureExtractor, which has no loss"):
-        getattr(toy_extractor(), method)()
-
-
 def test_what_is_no_text():
     extractor = toy_extractor()
     with pytest.raises(ValueError, match="unit must be one of"):
         extractor.extract(["a"], "letters")
-    with pytest.raises(ValueError, match="unknown pieces_of_word 'last'"):
+    with pytest.raises(ValueError, match="unknown word_pooling 'last'"):
         extractor.extract(["a"], "words", "last")
     with pytest.raises(ValueError, match=r"expected texts .* got str"):
         extractor.extract("a text")
@@ -307,7 +301,7 @@ def test_what_is_no_text():
     with pytest.raises(ValueError, match="there are no texts"):
         extractor.extract([])
     without = BertFeatureExtractor(toy_encoder())
-    with pytest.raises(ValueError, match="a BertFeatureExtractor that reads texts needs a preprocessor"):
+    with pytest.raises(ValueError, match="a BertFeatureExtractor that takes texts needs a preprocessor"):
         without.extract(["a"])
     assert without.embed({"token_ids": np.array([[2, 5, 3]]), "padding_mask": np.ones([1, 3], int)}).shape == (1, 16)
     assert len(VOCABULARY) == without.encoder.vocab_size

@@ -56,6 +56,7 @@ class BiLstmEncoder(ComposedEncoder):
     """
 
     PARTS = ("encoder",)
+    built: bool
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class BiLstmEncoder(ComposedEncoder):
         """Creates the new variables; the encoder is already built."""
         if self.built:
             return
-        shape = (None, None, self.encoder.hidden_size)
+        shape: tuple[int | None, ...] = (None, None, self.encoder.hidden_size)
         if self.features is not None:
             hidden_states = [shape] * (self.encoder.num_hidden_layers + 1)
             self.layer_pooling.build(hidden_states)
