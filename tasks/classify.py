@@ -130,7 +130,7 @@ def own_classification(
         ValueError: if files, columns or labels do not fit.
     """
     from keras_bert.data.example_files import find_files, read_examples
-    from keras_bert.data.holdout import hold_out
+    from keras_bert.data.example_stream import hold_out
     from keras_bert.data.label_values import discover_labels
     from keras_bert.finetuning.classification_task import Classification
     from keras_bert.io.row_errors import BadRows

@@ -47,8 +47,8 @@ def multiple_choice(values):
         FileNotFoundError: if a file is missing.
         ValueError: if a file's format cannot be told, or the flags of folds do not fit the others or the run.
     """
+    from keras_bert.data.example_stream import cross_validation_fold
     from keras_bert.data.formats.swag_files import read_codah, read_swag
-    from keras_bert.data.holdout import cross_validation_fold
     from keras_bert.finetuning.multiple_choice_task import MultipleChoice
     from keras_bert.io.row_errors import BadRows
 

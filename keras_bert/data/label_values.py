@@ -1,7 +1,9 @@
-"""Labels as files hold them: names, lists of names, numbers."""
+"""Labels as files contain them: names, lists of names, numbers."""
 
 import math
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from keras_bert.io.row_errors import quotation
 
@@ -11,25 +13,14 @@ MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
 
-# What Python's float() takes beyond it (underscores, other scripts' digits, nan) is a slip in a file.
+# Python's float() also takes underscores, digits of other scripts and "nan", which are mistakes in a file.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,100}")
-_MOST_LABELS = 1000
+_INTEGER = re.compile(r"-?[0-9]{1,100}")
+_MAX_LABELS = 1000
 
 
-def label_name(value):
-    """A single label from a file, as its name.
-
-    Args:
-        value: str, int, float or bool. White space around a name does not belong to it.
-
-    Returns:
-        str: 1 becomes "1", and true "true", as JSON writes them.
-
-    Raises:
-        ValueError: if the label is missing, empty, or not printable.
-
-    Example:
+def label_name(value: Any) -> str:
+    """Converts a label from a file to its name; raises ValueError if it is missing, empty or not printable.
 
     >>> [label_name(value) for value in (" good", 1, True)]
     ['good', '1', 'true']
@@ -48,20 +39,8 @@ def label_name(value):
     return name
 
 
-def label_list(value, separator=None):
-    """Several labels from a file, as their names.
-
-    Args:
-        value: a list of labels; or str, the names with separators between them. An empty one is no label at all.
-        separator: str, or None if the value must be a list.
-
-    Returns:
-        list of str.
-
-    Raises:
-        ValueError: if one of the labels is not a label, see `label_name`.
-
-    Example:
+def label_list(value: Any, separator: str | None = None) -> list[str]:
+    """Converts the labels of a multi-label example, a list or names with separators between them, to their names.
 
     >>> label_list(["sport"]), label_list("sport, politics", ","), label_list("", ",")
     (['sport'], ['sport', 'politics'], [])
@@ -73,73 +52,50 @@ def label_list(value, separator=None):
     return [label_name(name) for name in value]
 
 
-def label_number(value):
-    """A number from a file, as a regression's label.
-
-    Args:
-        value: str, int or float.
-
-    Returns:
-        float, finite.
-
-    Raises:
-        ValueError: if it is something else.
-
-    Example:
-
-    >>> label_number("3.20"), label_number(4)
-    (3.2, 4.0)
-    """
+def label_number(value: Any) -> float:
+    """Converts the label of a regression example to a float; raises ValueError unless it is a finite number."""
+    number = math.nan
     if isinstance(value, str):
-        number = float(value) if _NUMBER.fullmatch(value.strip()) else math.nan
-    else:
-        number = _as_float(value)
+        if _NUMBER.fullmatch(value.strip()):
+            number = float(value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"the label must be a finite number, got {quotation(value)}")
     return number
 
 
-def _as_float(value):
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def discover_labels(examples):
-    """The distinct labels of examples, in an order that depends on nothing but them.
-
-    Args:
-        examples: iterable of dicts with `label`, a str or a list of str.
-
-    Returns:
-        list of str, sorted; by value if all are whole numbers.
+def discover_labels(examples: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Collects the distinct labels of examples, sorted; by value if all of them are integers.
 
     Raises:
-        ValueError: if examples have no labels, numbers for labels, a single distinct label (of which several at once
-            may consist, but not a choice), or more than 1000.
+        ValueError: if an example has no label or a number for it, or there are more than 1000 labels or fewer than two
+            (fewer than one for multi-label examples).
 
     Example:
 
     >>> discover_labels([{"text": "a", "label": "10"}, {"text": "b", "label": "9"}, {"text": "c", "label": "10"}])
     ['9', '10']
     """
-    found, single = set(), False
+    found: set[str] = set()
+    is_single = False
     for number, example in enumerate(examples, 1):
         label = example.get("label")
         if not isinstance(label, (str, list)):
-            raise ValueError(f"example {number} has no label that is a name or a list of names: {quotation(label)}")
-        single = single or isinstance(label, str)
+            raise ValueError(f"the label of example {number} must be a name or a list of names: {quotation(label)}")
+        is_single = is_single or isinstance(label, str)
         found.update([label] if isinstance(label, str) else label)
-        if len(found) > _MOST_LABELS:
+        if len(found) > _MAX_LABELS:
             raise ValueError(
-                f"there are more than {_MOST_LABELS} distinct labels, for example {sorted(found)[:3]}; is this a "
-                "regression, or another column than the labels? Otherwise give the list of labels."
+                f"there are more than {_MAX_LABELS} distinct labels, for example {sorted(found)[:3]}; is this a "
+                "regression, or the wrong column? Otherwise give the list of labels."
             )
-    if len(found) < (2 if single else 1):
-        raise ValueError(f"at least {'2 distinct labels are' if single else '1 label is'} needed, got {sorted(found)}")
-    if all(_WHOLE_NUMBER.fullmatch(label) for label in found):
+    if len(found) < (2 if is_single else 1):
+        minimum = "2 distinct labels are" if is_single else "1 label is"
+        raise ValueError(f"at least {minimum} needed, got {sorted(found)}")
+    if all(_INTEGER.fullmatch(label) for label in found):
         return sorted(found, key=lambda label: (int(label), label))
     return sorted(found)

@@ -1,33 +1,26 @@
-"""Python functions as operations of a tf.data pipeline, without which a program cannot end.
+"""Python functions as operations of a tf.data pipeline that do not keep a program from ending.
 
-A pipeline works ahead in threads of its own. If the interpreter ends while one of them is inside a Python function, it
-never comes back, and the pipeline's destructor waits for it: the process hangs, above all after an error, whose
-traceback holds the iterator until the very end. So, before the interpreter ends, calls that are under way are waited
-for, and later ones fail at once.
+A pipeline works ahead in its own threads. If the interpreter ends while one of them is inside a Python function, that
+call never returns, and the pipeline's destructor waits for it: the process hangs, typically after an error, whose
+traceback holds the iterator until the very end. So at exit, running calls are waited for, and later ones fail at once.
 """
 
 import atexit
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-_QUIET_SECONDS = 0.1  # a pipeline that fails makes a few more calls, right after one another
-_LONGEST_WAIT_SECONDS = 60.0
+_QUIET_SECONDS = 0.1  # a failing pipeline makes a few more calls, shortly one after another
+_MAX_WAIT_SECONDS = 60.0
 
 
-def python_operation(function, inputs, dtypes):
-    """Calls a function of NumPy arrays in a pipeline.
-
-    Args:
-        function: function of arrays, one for each input, that gives arrays. The same inputs must give the same result.
-        inputs: list of tensors.
-        dtypes: tuple of tf.DType, those of the results.
-
-    Returns:
-        list of tensors of unknown shape.
-
-    Example:
+def python_operation(
+    function: Callable[..., Any], inputs: Sequence[tf.Tensor], dtypes: Sequence[tf.DType]
+) -> list[tf.Tensor]:
+    """Calls a deterministic function of NumPy arrays in a pipeline; the results have unknown shapes.
 
     >>> numbers = tf.data.Dataset.range(3).map(lambda n: python_operation(lambda n: n * n, [n], (tf.int64,)))
     >>> [int(square) for (square,) in numbers]
@@ -37,34 +30,34 @@ def python_operation(function, inputs, dtypes):
 
 
 class _Calls:
-    """The calls of this process."""
+    """Keeps track of the running calls of this process."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._running, self._is_closed, self._last_end = 0, False, 0.0
+        self._num_running, self._is_closed, self._last_end = 0, False, 0.0
 
-    def call(self, function, arrays):
+    def call(self, function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         with self._changed:
             if self._is_closed:
                 self._last_end = time.monotonic()
-                raise RuntimeError("the program ends")
-            self._running += 1
+                raise RuntimeError("the program is exiting")
+            self._num_running += 1
         try:
             return function(*arrays)
         finally:
             with self._changed:
-                self._running -= 1
+                self._num_running -= 1
                 self._last_end = time.monotonic()
                 self._changed.notify_all()
 
-    def close(self):
-        give_up = time.monotonic() + _LONGEST_WAIT_SECONDS
+    def close(self) -> None:
+        deadline = time.monotonic() + _MAX_WAIT_SECONDS
         with self._changed:
             self._is_closed = True
-            if not self._running and not self._last_end:
+            if not self._num_running and not self._last_end:
                 return
-            self._changed.wait_for(lambda: not self._running, _LONGEST_WAIT_SECONDS)
-        while time.monotonic() < min(self._last_end + _QUIET_SECONDS, give_up):
+            self._changed.wait_for(lambda: not self._num_running, _MAX_WAIT_SECONDS)
+        while time.monotonic() < min(self._last_end + _QUIET_SECONDS, deadline):
             time.sleep(_QUIET_SECONDS / 10)
 
 

@@ -1,58 +1,36 @@
-"""Files that may lie in a bucket of the cloud, where each look-up takes a while."""
+"""Files that may be in cloud storage, where each look-up takes a while."""
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
-import tensorflow as tf
+T = TypeVar("T")
 
-_LOOK_UPS_AT_ONCE = 16  # a bucket in the cloud takes some 50 ms for each, whatever their number
+_PARALLEL_LOOKUPS = 16  # cloud storage takes about 50 ms for each, however many there are
 
 
-def look_up_each(look_up, paths):
-    """What a function finds out about each file, many of them at a time.
-
-    Args:
-        look_up: function of a path.
-        paths: iterable of str.
-
-    Returns:
-        list of its results, in the order of the paths.
-
-    Example:
-
-    >>> look_up_each(len, ["gs://bucket/a", "b"])
-    [13, 1]
-    """
-    with ThreadPoolExecutor(_LOOK_UPS_AT_ONCE) as threads:
+def look_up_each(look_up: Callable[[str], T], paths: Iterable[str]) -> list[T]:
+    """Calls a function for each path, several at a time, and returns the results in the order of the paths."""
+    with ThreadPoolExecutor(_PARALLEL_LOOKUPS) as threads:
         return list(threads.map(look_up, paths))
 
 
-def matching_files(patterns):
-    """The files that a user means by names and patterns.
+def matching_files(patterns: Iterable[str]) -> list[str]:
+    """Expands glob patterns on any file system of `tf.io.gfile`; a path that exists is not taken for a pattern.
 
-    Args:
-        patterns: list of str. A name may have characters that mean something else in a pattern; `**` is none.
-
-    Returns:
-        list of str, those of each pattern in alphabetical order.
+    The files of each pattern are sorted; `**` is not supported.
 
     Raises:
-        FileNotFoundError: if one has no files, or is the name of a folder.
-
-    Example:
-
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in ("b.txt", "a.txt"):
-    ...     _ = (folder / name).write_text("text")
-    >>> [Path(path).name for path in matching_files([f"{folder}/*.txt"])]
-    ['a.txt', 'b.txt']
+        FileNotFoundError: if a pattern matches no file, or a path is a folder.
     """
-    return [file for pattern in patterns for file in _files_of(pattern)]
+    import tensorflow as tf  # only this function of the module needs it
 
-
-def _files_of(pattern):
-    if tf.io.gfile.isdir(pattern):
-        raise FileNotFoundError(f"{pattern} is a folder; give a pattern of its files, such as '{pattern}/*.txt'")
-    found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
-    if not found:
-        raise FileNotFoundError(f"no file is named {pattern}, and none matches it as a pattern")
-    return found
+    files = []
+    for pattern in patterns:
+        if tf.io.gfile.isdir(pattern):
+            raise FileNotFoundError(f"{pattern} is a folder; give a pattern of its files, such as '{pattern}/*.txt'")
+        found = [pattern] if tf.io.gfile.exists(pattern) else sorted(tf.io.gfile.glob(pattern))
+        if not found:
+            raise FileNotFoundError(f"no file is named {pattern}, and none matches it as a pattern")
+        files += found
+    return files

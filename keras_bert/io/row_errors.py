@@ -1,47 +1,43 @@
-"""What happens to rows that cannot be used: an error that names the place, or a count."""
+"""Rows of input files that cannot be used: an error with file and line, or a count of skipped rows."""
 
 import reprlib
 from collections import Counter
+from typing import Any
 
 from absl import logging
 
-# Further ones are only counted: a file in another form than expected would fill the log.
-_LOGGED_ROWS = 5
-_LONGEST_QUOTATION = 80
+from keras_bert.typing import PathLike
+
+# Further rows are only counted: a file in the wrong format would fill the log.
+_MAX_LOGGED_ROWS = 5
+_MAX_QUOTED_LENGTH = 80
 
 
 class BadRowError(ValueError):
-    """A row of a file that cannot be used.
-
-    Args:
-        file: str or Path. The file.
-        line: int. The line on which the row begins, from 1.
-        reason: str. What is wrong with the row.
-
-    Example:
+    """A row of a file that cannot be used. `line` counts from 1.
 
     >>> str(BadRowError("train.tsv", 3, "has 1 column instead of 2"))
     'train.tsv, line 3: has 1 column instead of 2'
     """
 
-    def __init__(self, file, line, reason):
+    def __init__(self, file: PathLike, line: int, reason: str) -> None:
         super().__init__(str(file), line, reason)
         self.file = str(file)
         self.line = line
         self.reason = reason
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.file}, line {self.line}: {self.reason}"
 
 
 class BadRows:
-    """The policy for rows that cannot be used, and the count of those that were passed over.
+    """Policy for rows that cannot be used: raise an error for the first one, or skip and count them.
 
-    One object may serve several files and several passes over them: a row that is met again is not counted again, for
-    a file is read from its beginning to its end.
+    One object may serve several files and several passes over them. A row that is reported again is not counted again,
+    because files are always read from start to end.
 
     Args:
-        skip: bool. Whether to pass over such rows; otherwise the first one is an error.
+        skip: Whether to skip such rows instead of raising an error.
 
     Example:
 
@@ -51,86 +47,60 @@ class BadRows:
     (1, {'train.tsv': 1})
     """
 
-    def __init__(self, skip=False):
+    def __init__(self, skip: bool = False) -> None:
         self.skip = skip
-        self._counts = Counter()
-        self._last_rows = {}
+        self._counts: Counter[str] = Counter()
+        self._last_rows: dict[str, int] = {}
 
     @property
-    def count(self):
-        """int. The rows passed over so far."""
+    def count(self) -> int:
+        """Number of rows skipped so far."""
         return self._counts.total()
 
     @property
-    def count_by_file(self):
-        """dict of file name to the int number of its rows passed over so far."""
+    def count_by_file(self) -> dict[str, int]:
+        """Number of rows skipped so far, by file name."""
         return dict(self._counts)
 
-    def report(self, file, line, reason, row=None):
-        """Takes note of a row that cannot be used.
+    def report(self, file: PathLike, line: int, reason: str, row: int | None = None) -> None:
+        """Reports a row that cannot be used; raises `BadRowError` unless such rows are skipped.
 
         Args:
-            file: str or Path.
-            line: int. The line on which the row begins, from 1.
-            reason: str. What is wrong with the row.
-            row: int. The number of the row, where several may be on one line; None takes the line for it.
-
-        Raises:
-            BadRowError: if such rows are not to be skipped.
+            file: Name of the file.
+            line: Line on which the row starts, from 1.
+            reason: What is wrong with the row.
+            row: Index of the row, where several may be on one line; None for the line.
         """
         if not self.skip:
-            advice = "mend the row, or have such rows skipped (skip_bad_rows)"
+            advice = "correct the row, or skip such rows (skip_bad_rows)"
             raise BadRowError(file, line, f"{reason}; {advice}") from None
         file, row = str(file), line if row is None else row
         if row <= self._last_rows.get(file, 0):
             return
         self._last_rows[file] = row
         self._counts[file] += 1
-        if self.count <= _LOGGED_ROWS:
+        if self.count <= _MAX_LOGGED_ROWS:
             logging.warning("skipped a row: %s, line %d: %s", file, line, reason)
-        if self.count == _LOGGED_ROWS:
-            logging.warning("further rows that are skipped are only counted")
+        if self.count == _MAX_LOGGED_ROWS:
+            logging.warning("further skipped rows are only counted")
 
-    def log_total(self):
-        """Says in the log how many rows of which files were skipped, if any were."""
+    def log_total(self) -> None:
+        """Logs the number of skipped rows of each file that has any."""
         for file, count in self._counts.items():
             logging.warning("skipped %d rows of %s", count, file)
 
 
-def quotation(value):
-    """A value from a file, as an error message shows it: escaped, and not at full length.
-
-    Args:
-        value: anything.
-
-    Returns:
-        str, printable.
-
-    Example:
+def quotation(value: Any) -> str:
+    """Formats a value from a file for an error message: escaped and abbreviated.
 
     >>> quotation("a\\tb")
     "'a\\\\tb'"
-    >>> len(quotation("a" * 1000))
-    80
     """
-    shortening = reprlib.Repr()
-    shortening.maxstring = shortening.maxother = _LONGEST_QUOTATION
-    return shortening.repr(value)
+    abbreviation = reprlib.Repr()
+    abbreviation.maxstring = abbreviation.maxother = _MAX_QUOTED_LENGTH
+    return abbreviation.repr(value)
 
 
-def plural(number, noun):
-    """A number with its noun, as a message counts things.
-
-    Args:
-        number: int.
-        noun: str. One whose plural ends in s.
-
-    Returns:
-        str.
-
-    Example:
-
-    >>> plural(1, "column"), plural(2, "column")
-    ('1 column', '2 columns')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def plural(count: int, noun: str) -> str:
+    """Formats a count with its noun, whose plural ends in "s", as in "2 columns"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_bert.data.python_operation import python_operation
 from keras_bert.data.random_order import random_key, shuffled
-from keras_bert.data.worker_pipeline import check_numbers, resumable_options
+from keras_bert.data.worker_records import WorkerEpochs, check_positive, resumable_options
 from keras_bert.pretraining.instance_maker import NUM_COLUMNS, InstanceMaker
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.shards import Shard
@@ -70,7 +70,8 @@ def text_batches(
     >>> next(iter(batches))["token_ids"].shape
     TensorShape([2, 8])
     """
-    check_numbers(worker_index, num_workers, first_epoch, epochs, batch_size=batch_size)
+    worker = WorkerEpochs(worker_index, num_workers, first_epoch, epochs)
+    check_positive(batch_size=batch_size)
     if len(plan) < num_workers:
         raise ValueError(f"got {len(plan)} shards for {num_workers} workers; make smaller shards (shard_bytes)")
     maker = InstanceMaker(tokenizer, settings)
@@ -93,9 +94,8 @@ def text_batches(
         chunks = tf.data.Dataset.from_tensor_slices(rows).batch(_CHUNK_SIZE)
         return chunks.map(lambda chunk: maker.make(token_ids, chunk))
 
-    end = tf.int64.max if epochs is None else first_epoch + epochs
     first_shard = (worker_index - first_epoch * len(plan)) % num_workers  # as if training had started with epoch 0
-    shards = tf.data.Dataset.range(first_epoch, end).flat_map(order_shards).shard(num_workers, first_shard)
+    shards = worker.epoch_numbers().flat_map(order_shards).shard(num_workers, first_shard)
     # The next shard is read while the instances of the current ones are used.
     chunks = shards.map(read, num_parallel_calls=1).prefetch(1).interleave(make_instances, cycle_length=_OPEN_SHARDS)
     return chunks.unbatch().batch(batch_size, drop_remainder=True).prefetch(2).with_options(resumable_options())

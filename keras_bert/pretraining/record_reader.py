@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.data.worker_records import worker_records
+from keras_bert.data.worker_records import WorkerEpochs, worker_records
 from keras_bert.io.remote_paths import look_up_each
 from keras_bert.pretraining.records import describe_record, parse_records
 from keras_bert.pretraining.shard_files import describe_vocabulary, read_sidecars
@@ -144,12 +144,9 @@ def shard_batches(
     records = worker_records(
         paths,
         lambda path: tf.data.TFRecordDataset(path, compression),
-        worker_index,
-        num_workers,
+        WorkerEpochs(worker_index, num_workers, first_epoch, epochs),
         seed=seed,
         shuffle_buffer=None if seed is None else shuffle_buffer,
-        first_epoch=first_epoch,
-        epochs=epochs,
     )
     return parse_batches(records.batch(batch_size, drop_remainder=True), description).prefetch(2)
 

@@ -102,7 +102,7 @@ def test_bad_json_rows(tmp_path, line, reason):
     path = write(
         tmp_path / "a.jsonl", '{"text": "good", "label": true}\n' + line + '\n{"text": "\\ud83d\\ude00", "label": 1}'
     )
-    with pytest.raises(BadRowError, match=rf"a.jsonl, line 2: {reason}.*; mend the row"):
+    with pytest.raises(BadRowError, match=rf"a.jsonl, line 2: {reason}.*; correct the row"):
         content(read_examples(path, label_column="label"))
     bad_rows = BadRows(skip=True)
     examples = read_examples(path, label_column="label", bad_rows=bad_rows)

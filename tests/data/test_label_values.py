@@ -74,8 +74,8 @@ def test_discovered_labels_are_sorted():
         ([], r"at least 1 label is needed, got \[\]"),
         (of("a", "a"), r"at least 2 distinct labels are needed, got \['a'\]"),
         (of([], []), r"at least 1 label is needed"),
-        ([{"text": "a"}], "example 1 has no label"),
-        (of("a", 0.5), "example 2 has no label that is a name or a list of names: 0.5"),
+        ([{"text": "a"}], "the label of example 1 must be"),
+        (of("a", 0.5), "the label of example 2 must be a name or a list of names: 0.5"),
         (of(*map(str, range(1001))), "more than 1000 distinct labels, for example .*; is this a regression"),
     ],
 )

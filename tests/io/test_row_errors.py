@@ -8,7 +8,7 @@ from keras_bert.io.row_errors import BadRowError, BadRows, quotation
 
 def test_the_first_bad_row_is_an_error():
     bad_rows = BadRows()
-    with pytest.raises(BadRowError, match=r"^train.tsv, line 7: the label is empty; mend the row, or") as caught:
+    with pytest.raises(BadRowError, match=r"^train.tsv, line 7: the label is empty; correct the row, or") as caught:
         bad_rows.report("train.tsv", 7, "the label is empty")
     assert (caught.value.file, caught.value.line, bad_rows.count) == ("train.tsv", 7, 0)
     assert isinstance(caught.value, ValueError)

@@ -78,7 +78,7 @@ def test_files_without_a_header(tmp_path):
 @pytest.mark.parametrize("file_format, separator", [("tsv", b"\t"), ("csv", b",")])
 def test_bad_rows(tmp_path, file_format, separator):
     path = write(tmp_path, b"x,y\n1,2,3\n4\n\xff,1\na\0b,1\nfine,7\n".replace(b",", separator))
-    with pytest.raises(BadRowError, match=r"rows.tsv, line 2: has 3 columns instead of 2 \(x, y\); mend the row"):
+    with pytest.raises(BadRowError, match=r"rows.tsv, line 2: has 3 columns instead of 2 \(x, y\); correct the row"):
         list(read_columns(path, ["x"], file_format))
     reasons = {}
 
