@@ -48,12 +48,12 @@ def define_flags(values=flags.FLAGS):
 
 def read_batches(paths, progress):
     """Yields lists of lines of about a megabyte; calls `progress` with the number of bytes read since the last call."""
-    from keras_bert.data.formats.text_lines import FilePlace, decode_line, numbered_lines
+    from keras_bert.data.formats.text_lines import FilePosition, decode_line, numbered_lines
     from keras_bert.io.row_errors import BadRowError
 
     batch, num_characters = [], 0
     for path in paths:
-        place, reported = FilePlace(), 0
+        place, reported = FilePosition(), 0
         for number, line in numbered_lines(path, place):
             try:
                 batch.append(decode_line(line, offset=place.line_offset))

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.random_order import random_key, shuffled
-from keras_bert.data.worker_pipeline import check_numbers
+from keras_bert.data.worker_records import WorkerEpochs
 
 BUCKET_STEP = 8  # tokens
 _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
@@ -148,7 +148,7 @@ def training_batches(examples, plan, worker_index=0, num_workers=1, static_rows_
     >>> next(iter(batches))[0]["token_ids"].shape
     TensorShape([2, 3])
     """
-    check_numbers(worker_index, num_workers)
+    WorkerEpochs(worker_index, num_workers)  # raises for a worker that does not exist
     if static_rows_multiple is None:
         batch = functools.partial(examples.batch, length_multiple=plan.bucket_step or 1)
     else:

@@ -1,11 +1,14 @@
 """Examples from a user's own TSV, CSV and JSON Lines files."""
 
-import functools
 import glob
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
-from keras_bert.data.example_stream import ExampleStream
+from keras_bert.data.example_stream import Example, ExampleStream
 from keras_bert.data.formats.delimited import check_columns, read_columns, read_header
 from keras_bert.data.formats.json_lines import read_values
 from keras_bert.data.formats.text_lines import check_is_file, check_text
@@ -19,48 +22,51 @@ from keras_bert.data.label_values import (
     label_number,
 )
 from keras_bert.io.row_errors import BadRows, quotation
+from keras_bert.typing import PathLike
 
 _FORMAT_BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 FILE_FORMATS = ("tsv", "csv", "jsonl")
 
+Rows = Iterable[tuple[int, list[Any]]]
+
 
 def read_examples(
-    paths,
-    text_columns="text",
-    label_column=None,
-    problem_type=SINGLE_LABEL,
-    label_separator=",",
-    file_format=None,
-    bad_rows=None,
-    known_labels=None,
-):
-    """Examples from files that name their columns.
+    paths: PathLike | Iterable[PathLike],
+    text_columns: str | Sequence[str] = "text",
+    label_column: str | None = None,
+    problem_type: str = SINGLE_LABEL,
+    label_separator: str = ",",
+    file_format: str | None = None,
+    bad_rows: BadRows | None = None,
+    known_labels: Collection[str] | None = None,
+) -> ExampleStream[Example]:
+    """Reads examples from files with named columns.
 
-    TSV has no quoting, as in GLUE; CSV has quotes around values that hold commas, quotes or line ends; both begin with
-    a line of column names. JSON Lines have an object on every line. Files are read in order and one row at a time.
+    TSV has no quoting, as in GLUE; CSV has quotes around values with commas, quotes or line ends; both start with a
+    line of column names. JSON Lines has an object on every line. Files are read in order, one row at a time.
 
-    Each example has the `line` on which it begins in its file, from 1. An empty text is a text. An empty label is a bad
-    row, but for several labels at once, where it means that none applies. Labels are stripped of white space; the JSON
-    labels 1 and true become "1" and "true".
+    Each example has the `line` on which it starts in its file, from 1. An empty text is a text. An empty label makes a
+    row invalid, except in multi-label data, where it means that no label applies. Labels are stripped of white space;
+    the JSON labels 1 and true become "1" and "true".
 
     Args:
-        paths: str or Path, or a list of them. A path that does not exist may be a glob pattern (`**` for any folders),
-            whose files are read in alphabetical order.
-        text_columns: str, the name of the column of texts, or a pair of names.
-        label_column: str, or None for examples without labels.
-        problem_type: str. One of `PROBLEM_TYPES`: whether a label is a name, several names, or a number.
-        label_separator: str. What stands between several labels in a TSV or CSV file. In JSON they are a list.
-        file_format: str, one of "tsv", "csv" and "jsonl". None goes by the files' names, of which `.gz` may be the end.
-        bad_rows: a `BadRows`, told of rows that cannot be used. None takes the first one for an error.
-        known_labels: collection of str, or None. A row with a label that is not among them cannot be used.
+        paths: File or files. A path that does not exist may be a glob pattern (`**` for any folders), whose files are
+            read in alphabetical order.
+        text_columns: Name of the column of texts, or a pair of names.
+        label_column: Name of the column of labels; None for examples without labels.
+        problem_type: One of `PROBLEM_TYPES`: whether a label is a name, several names, or a number.
+        label_separator: Separator between labels in a multi-label TSV or CSV file. JSON has lists of labels.
+        file_format: "tsv", "csv" or "jsonl". None derives it from the file name, which may end in `.gz`.
+        bad_rows: Policy for invalid rows; None raises an error for the first one.
+        known_labels: Allowed labels; a row with another label is invalid. None allows all labels.
 
     Returns:
-        `ExampleStream`.
+        Stream of dicts `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs.
 
     Raises:
-        FileNotFoundError: if one of the files does not exist, or a pattern matches none.
-        ValueError: if the format cannot be told by a file's name, a file lacks one of the columns, or has no rows.
-        BadRowError: when a bad row is read, unless `bad_rows` skips it.
+        FileNotFoundError: if a file does not exist, or a pattern matches none.
+        ValueError: if the format of a file is unknown, it lacks a column, or it has no rows.
+        BadRowError: when an invalid row is read, unless `bad_rows` skips it.
 
     Example:
 
@@ -69,50 +75,37 @@ def read_examples(
     >>> list(read_examples(path, text_columns="message", label_column="category"))
     [{'text': 'Hello, you', 'label': 'greeting', 'line': 2}]
     """
-    text_columns = _checked_text_columns(text_columns, label_column)
+    text_names = _check_text_columns(text_columns, label_column)
     if problem_type not in PROBLEM_TYPES:
         raise ValueError(f"unknown problem_type {problem_type!r}; allowed are {PROBLEM_TYPES}")
     if not label_separator:
         raise ValueError("label_separator must be at least one character, got an empty string")
-    columns = [*text_columns, label_column] if label_column is not None else text_columns
+    columns = text_names if label_column is None else [*text_names, label_column]
     bad_rows = BadRows() if bad_rows is None else bad_rows
     readers = []
     for path in find_files(paths):
         path_format = _format_of(path, file_format)
         separator = None if path_format == "jsonl" else label_separator
-        read_label = None if label_column is None else functools.partial(_label, problem_type, separator, known_labels)
+        parse_label = None if label_column is None else partial(_parse_label, problem_type, separator, known_labels)
+        rows: Callable[[], Rows]
         if path_format == "jsonl":
-            rows = functools.partial(read_values, path, columns, bad_rows)
+            rows = partial(read_values, path, columns, bad_rows)
         else:
             check_columns(path, read_header(path, path_format), columns)
-            rows = functools.partial(read_columns, path, columns, path_format, bad_rows)
-        readers.append(functools.partial(_read_file, path, rows, text_columns, read_label, bad_rows))
+            rows = partial(read_columns, path, columns, path_format, bad_rows)
+        readers.append(partial(_read_file, path, rows, text_names, parse_label, bad_rows))
     return ExampleStream(lambda: (example for read in readers for example in read()), str(paths))
 
 
-def find_files(paths):
-    """The files that a user means.
-
-    Args:
-        paths: str or Path, or a list of them; paths of files, or glob patterns.
-
-    Returns:
-        list of Path, in the order given, those of a pattern in alphabetical order.
+def find_files(paths: PathLike | Iterable[PathLike]) -> list[Path]:
+    """Expands local files and glob patterns, in the given order; the files of a pattern are sorted.
 
     Raises:
-        FileNotFoundError: if one does not exist, or a pattern matches no file.
-        ValueError: if there are none, or one of them is given twice.
-
-    Example:
-
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in ("b.tsv", "a.tsv"):
-    ...     _ = (folder / name).write_text("text\\n")
-    >>> [path.name for path in find_files(f"{folder}/*.tsv")]
-    ['a.tsv', 'b.tsv']
+        FileNotFoundError: if a file does not exist, or a pattern matches none.
+        ValueError: if there are no files, or a file is given twice.
     """
-    found = []
-    for path in [paths] if isinstance(paths, (str, Path)) else paths:
+    found: list[Path] = []
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         if glob.has_magic(str(path)) and not Path(path).exists():
             matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True)) if Path(match).is_file()]
             if not matches:
@@ -128,49 +121,56 @@ def find_files(paths):
     return found
 
 
-def _checked_text_columns(text_columns, label_column):
+def text_dict(texts: Sequence[str]) -> dict[str, str]:
+    """Names the text of an example, or the two texts of a pair, by the library's column names."""
+    return dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
+
+
+def _check_text_columns(text_columns: str | Sequence[str], label_column: str | None) -> list[str]:
     names = [text_columns] if isinstance(text_columns, str) else list(text_columns)
     if len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"text_columns must be the name of a column, or two names; got {text_columns!r}")
     if len({*names, label_column}) != len(names) + 1:
-        raise ValueError(f"texts and labels must stand in different columns; got {names} and {label_column!r}")
+        raise ValueError(f"texts and labels must be in different columns; got {names} and {label_column!r}")
     return names
 
 
-def _format_of(path, file_format):
+def _format_of(path: Path, file_format: str | None) -> str:
     if file_format is None:
         suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
         file_format = _FORMAT_BY_SUFFIX.get(suffix.lower())
         if file_format is None:
             raise ValueError(
-                f"the format of {path} cannot be told by its name, which ends in none of {list(_FORMAT_BY_SUFFIX)} "
-                f"(with or without .gz after it); give file_format, one of {FILE_FORMATS}"
+                f"the format of {path} is unknown: its name ends in none of {list(_FORMAT_BY_SUFFIX)} (with or without "
+                f".gz after it); give file_format, one of {FILE_FORMATS}"
             )
     if file_format not in FILE_FORMATS:
         raise ValueError(f"unknown file_format {file_format!r}; allowed are {FILE_FORMATS}")
     return file_format
 
 
-def _read_file(path, rows, text_columns, read_label, bad_rows):
+def _read_file(
+    path: Path,
+    rows: Callable[[], Rows],
+    text_names: list[str],
+    parse_label: Callable[[Any], Any] | None,
+    bad_rows: BadRows,
+) -> Iterator[Example]:
     for line, values in rows():
+        texts = values[: len(text_names)]
         try:
-            example = _texts(text_columns, values[: len(text_columns)])
-            if read_label is not None:
-                example["label"] = read_label(values[-1])
-            example["line"] = line
+            for name, text in zip(text_names, texts, strict=True):
+                check_text(name, text)
+            labels = {} if parse_label is None else {"label": parse_label(values[-1])}
         except ValueError as error:
             bad_rows.report(path, line, str(error))
         else:
-            yield example
+            yield {**text_dict(texts), **labels, "line": line}
 
 
-def _texts(columns, texts):
-    for column, text in zip(columns, texts, strict=True):
-        check_text(column, text)
-    return dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
-
-
-def _label(problem_type, separator, known_labels, value):
+def _parse_label(
+    problem_type: str, separator: str | None, known_labels: Collection[str] | None, value: Any
+) -> str | list[str] | float:
     if problem_type == REGRESSION:
         return label_number(value)
     label = label_list(value, separator) if problem_type == MULTI_LABEL else label_name(value)

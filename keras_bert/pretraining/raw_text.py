@@ -11,7 +11,7 @@ from absl import logging
 
 from keras_bert.data.example_files import find_files
 from keras_bert.data.formats.json_lines import read_values
-from keras_bert.data.formats.text_lines import FilePlace, check_text, decode_line, numbered_lines
+from keras_bert.data.formats.text_lines import FilePosition, check_text, decode_line, numbered_lines
 from keras_bert.io.row_errors import BadRows
 from keras_bert.pretraining.paragraphs import AUTO, BLANK_LINE, LINE, check_layout, join_paragraphs
 from keras_bert.pretraining.sentences import check_language, split_sentences
@@ -188,7 +188,7 @@ def _count_empty_file(path: Path, counts: CorpusCounts) -> None:
 
 def _read_text_lines(path: Path, encoding: str, bad_rows: BadRows, counts: CorpusCounts) -> Iterator[str]:
     """Yields the lines of a file without their ends; a blank line for each one that cannot be used."""
-    place = FilePlace()
+    place = FilePosition()
     for number, line in _count_bytes(numbered_lines(path, place), place, counts):
         try:
             text = decode_line(line, encoding, place.line_offset)
@@ -203,7 +203,7 @@ def _read_objects(path: Path, text_field: str, bad_rows: BadRows, counts: Corpus
     """Yields the lines of the text of each object, except white space."""
     if not any(line.strip() for _, line in numbered_lines(path)):
         return
-    place = FilePlace()
+    place = FilePosition()
     rows = read_values(path, [text_field], bad_rows, place)
     for number, (text,) in _count_bytes(rows, place, counts):
         try:
@@ -217,7 +217,7 @@ def _read_objects(path: Path, text_field: str, bad_rows: BadRows, counts: Corpus
             counts.empty_documents += 1
 
 
-def _count_bytes(rows: Iterable[tuple], place: FilePlace, counts: CorpusCounts) -> Iterator[tuple]:
+def _count_bytes(rows: Iterable[tuple], place: FilePosition, counts: CorpusCounts) -> Iterator[tuple]:
     counted = 0
     for row in rows:
         counts.bytes_read += place.bytes_read - counted

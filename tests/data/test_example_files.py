@@ -82,7 +82,7 @@ def test_several_labels(tmp_path):
 
 
 JSON_CASES = [
-    ('{"text": "a\\ud800"}', "'text' holds half of a surrogate pair, which UTF-8 cannot encode: 'a.ud800'"),
+    ('{"text": "a\\ud800"}', "'text' holds half of a surrogate pair or bytes that are not UTF-8: 'a.ud800'"),
     ('{"text": 3, "label": "x"}', "'text' must be a string, got 3"),
     ('{"text": null, "label": "x"}', "'text' must be a string, got None"),
     ('{"text": ["a"], "label": "x"}', r"'text' must be a string, got \['a'\]"),
@@ -139,7 +139,7 @@ def test_a_list_is_wanted_where_json_has_several_labels(tmp_path):
 
 def test_only_bad_rows_are_an_error_even_when_skipped(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\na\nb\n")
-    with pytest.raises(ValueError, match=r"a.tsv: no row can be used"):
+    with pytest.raises(ValueError, match=r"a.tsv.* has no usable row"):
         content(read_examples(path, label_column="label", bad_rows=BadRows(skip=True)))
 
 
@@ -174,8 +174,8 @@ def test_several_files_and_patterns(tmp_path):
         ("a.tsv", "text\nb\n", {"label_column": "label"}, r"a.tsv has no column 'label'; its columns are \['text'\]"),
         ("a.tsv", "text\tlabel\n", {}, "has no rows"),
         ("a.csv", "", {}, "has no header"),
-        ("a.txt", "text\nb\n", {}, r"the format of .*a.txt cannot be told by its name.*give file_format"),
-        ("a.gz", "text\nb\n", {}, "cannot be told by its name"),
+        ("a.txt", "text\nb\n", {}, r"the format of .*a.txt is unknown: its name ends.*give file_format"),
+        ("a.gz", "text\nb\n", {}, "is unknown"),
         (
             "a.tsv",
             "text\nb\n",
@@ -183,8 +183,8 @@ def test_several_files_and_patterns(tmp_path):
             r"unknown file_format 'xml'; allowed are \('tsv', 'csv', 'jsonl'\)",
         ),
         ("a.tsv", "text\nb\n", {"problem_type": "x"}, "unknown problem_type 'x'; allowed are"),
-        ("a.tsv", "text\nb\n", {"text_columns": "ab", "label_column": "ab"}, "must stand in different columns"),
-        ("a.tsv", "text\nb\n", {"text_columns": ("a", "a")}, "must stand in different columns"),
+        ("a.tsv", "text\nb\n", {"text_columns": "ab", "label_column": "ab"}, "must be in different columns"),
+        ("a.tsv", "text\nb\n", {"text_columns": ("a", "a")}, "must be in different columns"),
         ("a.tsv", "text\nb\n", {"text_columns": ()}, "must be the name of a column, or two names"),
         ("a.tsv", "text\nb\n", {"label_separator": ""}, "label_separator must be at least one character"),
     ],

@@ -136,7 +136,7 @@ def test_invalid_bytes_are_reported_or_counted(tmp_path):
     lines = ["\ufeffÜber alles.".encode(), b"Fine.", b"A caf\xe9 au lait.", b"The end."]
     path = write(tmp_path / "a.txt", b"\r\n".join(lines))
     offset = path.read_bytes().index(b"\xe9") + 1
-    message = rf"a.txt, line 3: is not UTF-8: byte 6 of the line and {offset} of the file, 0xe9, begins no character"
+    message = rf"a.txt, line 3: is not UTF-8: byte 6 of the line and {offset} of the file, 0xe9, is invalid"
     with pytest.raises(BadRowError, match=message):
         documents(path)
     bad_rows = BadRows(skip=True)
@@ -153,9 +153,9 @@ def test_unreadable_files_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is UTF-16; save it as UTF-8"):
         documents(path)
     write(tmp_path / "b.txt.gz", gzip.compress(b"One. Two.\n" * 1000)[:-10])
-    with pytest.raises(ValueError, match="is not a whole gzip file"):
+    with pytest.raises(ValueError, match="is not a complete gzip file"):
         documents(tmp_path / "b.txt.gz")
-    monkeypatch.setattr(text_lines, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(text_lines, "_MAX_LINE_BYTES", 100)
     write(path, "Text. " * 100)
     with pytest.raises(ValueError, match="line 1: is longer than 100 bytes"):
         documents(path)

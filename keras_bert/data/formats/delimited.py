@@ -1,39 +1,45 @@
-"""Rows of TSV and CSV files, their columns found by name."""
+"""Rows of TSV and CSV files, with columns found by name."""
 
 import csv
 import itertools
+from collections.abc import Iterator, Sequence
 
 from keras_bert.data.formats.text_lines import decode_line, is_encodable, numbered_lines
 from keras_bert.io.row_errors import BadRowError, BadRows, plural, quotation
+from keras_bert.typing import PathLike
 
-# Longer than any example of text: a field beyond it is a quote that was never closed.
-_LONGEST_CSV_FIELD = 2**24
+# Longer than any example of text: a longer field is a quote that was never closed.
+_MAX_CSV_FIELD = 2**24
+
+# The line on which a row starts, and its fields, or the reason why it cannot be read.
+_Row = tuple[int, list[str] | None, str | None]
 
 
-def read_columns(path, columns, file_format="tsv", bad_rows=None, header=None):
-    """The values of some columns, row by row; only one row is in memory at a time.
+def read_columns(
+    path: PathLike,
+    columns: Sequence[str],
+    file_format: str = "tsv",
+    bad_rows: BadRows | None = None,
+    header: Sequence[str] | None = None,
+) -> Iterator[tuple[int, list[str]]]:
+    """Reads some columns of a file, row by row, as pairs of the line on which the row starts, from 1, and the values.
 
-    In a TSV file there is no quoting: a quote is a character, and a value holds neither tabs nor line feeds. A CSV file
-    has commas, and quotes around values that hold commas, quotes (written twice) or line ends. An empty line is no row,
-    but in a TSV file of one column it is an empty value.
+    A TSV file has no quoting: a quote is a character, and a value has no tabs or line feeds. A CSV file has commas, and
+    quotes around values with commas, quotes (doubled) or line ends. Empty lines are skipped, but in a TSV file with one
+    column they are empty values. A byte order mark is skipped, and a `.gz` file is decompressed.
 
     Args:
-        path: str or Path. A UTF-8 file, with or without a byte order mark; decompressed if its name ends in `.gz`.
-        columns: list of str. The names of the columns wanted.
-        file_format: str. "tsv" or "csv".
-        bad_rows: a `BadRows`, told of rows that have another number of columns than the header, are not UTF-8 or hold
-            NUL characters. None takes the first one for an error.
-        header: list of str, the names of the columns of a file without a header. None reads them from the first line.
-
-    Returns:
-        Iterator of `(line, values)`: the line on which the row begins, from 1, and a list of str, one for each of
-        `columns`.
+        path: The file, in UTF-8.
+        columns: Names of the columns to read.
+        file_format: "tsv" or "csv".
+        bad_rows: Policy for rows with another number of columns than the header, invalid UTF-8 or NUL characters; None
+            raises an error for the first one.
+        header: Names of the columns of a file without a header; None reads them from the first line.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file has no rows, lacks one of the columns or names one twice, or a quote in a CSV file is
-            not closed.
-        BadRowError: on a bad row, unless `bad_rows` skips it.
+        ValueError: if the file has no rows, lacks a column or repeats one, or a CSV quote is not closed.
+        BadRowError: on an invalid row, unless `bad_rows` skips it.
 
     Example:
 
@@ -43,106 +49,59 @@ def read_columns(path, columns, file_format="tsv", bad_rows=None, header=None):
     [(2, ['good', 'a "text"'])]
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    rows = _rows(path, file_format)
-    names = _read_header(path, rows) if header is None else list(header)
-    positions = _positions(path, names, columns)
-    any_row = False
+    rows = _read_rows(path, file_format)
+    names = _read_names(path, rows) if header is None else list(header)
+    check_columns(path, names, columns)
+    positions = [names.index(column) for column in columns]
+    is_empty = True
     for line, fields, reason in rows:
         if fields == [] or (fields == [""] and len(names) > 1):
             continue
-        any_row = True
-        if reason is None and len(fields) != len(names):
+        is_empty = False
+        if fields is not None and len(fields) != len(names):
             reason = f"has {plural(len(fields), 'column')} instead of {len(names)} ({', '.join(names)})"
-        if reason is None:
-            yield line, [fields[position] for position in positions]
-        else:
+        if reason is not None:
             bad_rows.report(path, line, reason)
-    if not any_row:
-        raise ValueError(_no_rows(path))
+        elif fields is not None:
+            yield line, [fields[position] for position in positions]
+    if is_empty:
+        raise ValueError(f"{path} has no rows")
 
 
-def read_header(path, file_format="tsv"):
-    """The names of a file's columns, once it is known that rows follow.
-
-    Args:
-        path: str or Path.
-        file_format: str. "tsv" or "csv".
-
-    Returns:
-        list of str.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if there is no header, no row after it, or a name stands twice in it.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.csv"
-    >>> _ = path.write_text('text,"the label"\\na,b\\n')
-    >>> read_header(path, "csv")
-    ['text', 'the label']
-    """
-    rows = _rows(path, file_format)
-    names = _read_header(path, rows)
+def read_header(path: PathLike, file_format: str = "tsv") -> list[str]:
+    """Reads the names of a file's columns; raises ValueError if there is no header, or no row after it."""
+    rows = _read_rows(path, file_format)
+    names = _read_names(path, rows)
     if next(rows, None) is None:
-        raise ValueError(_no_rows(path))
+        raise ValueError(f"{path} has no rows")
     return names
 
 
-def check_columns(path, names, columns):
-    """Raises if a file lacks a column.
-
-    Args:
-        path: str or Path. The file, for the message.
-        names: list of str. The columns that it has.
-        columns: list of str. The columns that are wanted.
-
-    Raises:
-        ValueError: if one is missing; the message says which columns there are.
-
-    Example:
-
-    >>> check_columns("train.tsv", ["sentence", "label"], ["text"])
-    Traceback (most recent call last):
-    ValueError: train.tsv has no column 'text'; its columns are ['sentence', 'label']
-    """
+def check_columns(path: PathLike, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raises ValueError if one of `columns` is not among the `names` of a file's columns."""
     for column in columns:
         if column not in names:
             raise ValueError(f"{path} has no column {column!r}; its columns are {names}")
 
 
-def _positions(path, names, columns):
-    check_columns(path, names, columns)
-    return [names.index(column) for column in columns]
-
-
-def _no_rows(path):
-    return f"{path} has no rows"
-
-
-def _read_header(path, rows):
-    _line, names, reason = next(rows, (1, None, "there is nothing in the file"))
-    if reason is None and not any(names):
-        reason = "it is empty"
-    if reason is not None:
-        raise ValueError(f"{path} has no header, for its first line cannot be read: {reason}")
+def _read_names(path: PathLike, rows: Iterator[_Row]) -> list[str]:
+    _line, names, reason = next(rows, (1, None, "the file is empty"))
+    if names is None or not any(names):
+        raise ValueError(f"{path} has no header; its first line cannot be read: {reason or 'it is empty'}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(
-            f"{path} has more than one column of the name {quotation(repeated[0])}; its columns are {names}"
-        )
+        raise ValueError(f"{path} has several columns with the name {quotation(repeated[0])}; its columns are {names}")
     return names
 
 
-def _rows(path, file_format):
-    """Iterator of `(line, fields, None)`, or `(line, None, reason)` where the row cannot be read."""
-    readers = {"tsv": _tsv_rows, "csv": _csv_rows}
+def _read_rows(path: PathLike, file_format: str) -> Iterator[_Row]:
+    readers = {"tsv": _read_tsv, "csv": _read_csv}
     if file_format not in readers:
-        raise ValueError(f"unknown file_format {file_format!r}; with columns there are {sorted(readers)}")
+        raise ValueError(f"unknown file_format {file_format!r}; formats with columns are {sorted(readers)}")
     return readers[file_format](path)
 
 
-def _tsv_rows(path):
+def _read_tsv(path: PathLike) -> Iterator[_Row]:
     for line, raw in numbered_lines(path):
         try:
             yield line, decode_line(raw).split("\t"), None
@@ -150,10 +109,10 @@ def _tsv_rows(path):
             yield line, None, str(error)
 
 
-def _csv_rows(path):
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CSV_FIELD))
-    # Bytes that are not UTF-8 become halves of surrogate pairs, which valid UTF-8 never gives: they are found again in
-    # the fields, when it is known to which row they belong.
+def _read_csv(path: PathLike) -> Iterator[_Row]:
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_CSV_FIELD))
+    # Invalid bytes become halves of surrogate pairs, which valid UTF-8 never contains: they are found again in the
+    # fields, when it is known to which row they belong.
     lines = (raw.decode("utf-8", "surrogateescape") for _, raw in numbered_lines(path))
     reader = csv.reader(lines, strict=True)
     for _ in itertools.count():
@@ -164,21 +123,20 @@ def _csv_rows(path):
             return
         except csv.Error as error:
             if reader.line_num > line:
-                # Never skipped: nobody knows which rows were lost.
+                # Never skipped: it is unknown which rows were lost.
                 reason = f"a quote is not closed where it should be ({error}, at line {reader.line_num})"
                 raise BadRowError(path, line, reason) from error
             if "new-line character" in str(error):
-                yield line, None, "holds a carriage return outside of quotes"
+                yield line, None, "has a carriage return outside of quotes"
             else:
-                yield line, None, f"is not valid CSV ({error}); is a quote inside of quotes not written twice?"
+                yield line, None, f"is not valid CSV ({error}); is a quote within quotes not doubled?"
         else:
-            reason = next(filter(None, map(_why_unusable, fields)), None)
-            yield line, fields if reason is None else None, reason
+            reasons = filter(None, map(_find_problem, fields))
+            problem = next(reasons, None)
+            yield line, fields if problem is None else None, problem
 
 
-def _why_unusable(field):
+def _find_problem(field: str) -> str | None:
     if "\0" in field:
         return "holds a NUL character; is the file UTF-16, or damaged?"
-    if not field.isascii() and not is_encodable(field):
-        return f"is not UTF-8: {quotation(field)}"
-    return None
+    return None if is_encodable(field) else f"is not UTF-8: {quotation(field)}"

@@ -1,26 +1,23 @@
 """Objects of JSON Lines files."""
 
 import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from keras_bert.data.formats.text_lines import decode_line, numbered_lines
+from keras_bert.data.formats.text_lines import FilePosition, decode_line, numbered_lines
 from keras_bert.io.row_errors import BadRows, quotation
+from keras_bert.typing import PathLike
 
 
-def read_objects(path, bad_rows=None, place=None):
-    """The objects of a JSON Lines file, one after the other; empty lines hold none.
-
-    Args:
-        path: str or Path. A UTF-8 file with a JSON object on every line; decompressed if its name ends in `.gz`.
-        bad_rows: a `BadRows`, told of lines that hold something else. None takes the first one for an error.
-        place: a `FilePlace`, brought up to date with every line, or None.
-
-    Returns:
-        Iterator of `(int, dict)`, the number of the line, from 1, and the object.
+def read_objects(
+    path: PathLike, bad_rows: BadRows | None = None, position: FilePosition | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Reads a JSON Lines file as pairs of the line, from 1, and the object on it; empty lines are skipped.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if the file has no rows.
-        BadRowError: on a bad row, unless `bad_rows` skips it.
+        BadRowError: if a line is not a JSON object in UTF-8, unless `bad_rows` skips it.
 
     Example:
 
@@ -30,43 +27,27 @@ def read_objects(path, bad_rows=None, place=None):
     [(1, {'text': 'a', 'label': 1})]
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    any_row = False
-    for number, line in numbered_lines(path, place):
+    is_empty = True
+    for number, line in numbered_lines(path, position):
         if not line.strip():
             continue
-        any_row = True
+        is_empty = False
         try:
-            value = _parse(decode_line(line, offset=place and place.line_offset))
+            value = _parse_object(decode_line(line, offset=None if position is None else position.line_offset))
         except ValueError as error:
             bad_rows.report(path, number, str(error))
         else:
             yield number, value
-    if not any_row:
+    if is_empty:
         raise ValueError(f"{path} has no rows")
 
 
-def read_values(path, columns, bad_rows=None, place=None):
-    """The values of some keys of a JSON Lines file's objects: what `read_columns` is for TSV and CSV.
-
-    Args:
-        path, bad_rows, place: as for `read_objects`; an object without one of the keys is a bad row.
-        columns: list of str. The keys.
-
-    Returns:
-        Iterator of `(int, list)`, the number of the line, from 1, and the values in the order of the keys.
-
-    Raises:
-        FileNotFoundError, ValueError, BadRowError: as for `read_objects`.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.jsonl"
-    >>> _ = path.write_text('{"text": "a", "label": 1}\\n')
-    >>> list(read_values(path, ["label", "text"]))
-    [(1, [1, 'a'])]
-    """
+def read_values(
+    path: PathLike, columns: Sequence[str], bad_rows: BadRows | None = None, position: FilePosition | None = None
+) -> Iterator[tuple[int, list[Any]]]:
+    """Reads the values of some keys, as `read_columns` does for TSV and CSV; an object without a key is invalid."""
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    for line, row in read_objects(path, bad_rows, place):
+    for line, row in read_objects(path, bad_rows, position):
         missing = [column for column in columns if column not in row]
         if missing:
             bad_rows.report(path, line, f"has no {missing[0]!r}; its keys are {quotation(list(row))}")
@@ -74,7 +55,7 @@ def read_values(path, columns, bad_rows=None, place=None):
             yield line, [row[column] for column in columns]
 
 
-def _parse(text):
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -86,5 +67,5 @@ def _parse(text):
     return value
 
 
-def _refuse_constant(name):
-    raise ValueError(f"{name} is no JSON number")
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")

@@ -3,36 +3,42 @@
 import json
 import math
 import numbers
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from keras_bert.io.atomic_write import atomic_text_file
 from keras_bert.io.row_errors import quotation
+from keras_bert.typing import PathLike
 
 _FORMAT_BY_SUFFIX = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
-def write_predictions(path, rows, file_format=None, label_separator=",", overwrite=False):
-    """Writes predictions one row at a time, in the order in which they come; the file appears when it is whole.
+def write_predictions(
+    path: PathLike,
+    rows: Iterable[Mapping[str, Any]],
+    file_format: str | None = None,
+    label_separator: str = ",",
+    overwrite: bool = False,
+) -> int:
+    """Writes predictions atomically, one row at a time, in the given order; returns the number of rows.
 
-    A TSV file has the columns `line` and `label`, and, if the rows have probabilities, one named
+    A TSV file has the columns `line` and `label`, and, if the rows have probabilities, a column
     `probability of <label>` for each label. A line of a JSON Lines file has the keys `line`, `label` and
     `probabilities`, an object.
 
     Args:
-        path: str or Path. The file to write.
-        rows: iterable of dicts: `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
+        path: The file to write.
+        rows: Dicts with `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
             `probabilities` (dict of label to float, with the same labels in every row).
-        file_format: str, "tsv" or "jsonl". None goes by the file's name.
-        label_separator: str. What stands between several labels in a TSV file; read them again with the same one.
-        overwrite: bool. Whether a file of that name may be replaced.
-
-    Returns:
-        int, the number of rows.
+        file_format: "tsv" or "jsonl". None derives it from the file name.
+        label_separator: Separator between labels in a multi-label TSV file.
+        overwrite: Whether to replace an existing file.
 
     Raises:
-        FileExistsError: if there is a file and it may not be replaced; before a row is asked for.
-        ValueError: if the format is unknown, a row has other probabilities than the first, a number is not finite, or a
-            label cannot be written in TSV. The file is then not written.
+        FileExistsError: if the file exists and `overwrite` is False; before the first row is requested.
+        ValueError: if the format is unknown, a row has other probabilities than the first, a number is not finite, or
+            a label cannot be written as TSV. The file is not written then.
 
     Example:
 
@@ -45,70 +51,56 @@ def write_predictions(path, rows, file_format=None, label_separator=",", overwri
     file_format = _FORMAT_BY_SUFFIX.get(Path(path).suffix.lower()) if file_format is None else file_format
     if file_format not in ("tsv", "jsonl"):
         raise ValueError(f"predictions are written as tsv or jsonl; got the path {path} and the format {file_format!r}")
-    count, names = 0, None
+    num_rows, names = 0, None
     with atomic_text_file(path, overwrite) as file:
         for row in rows:
-            probabilities = _probabilities(row)
-            if count == 0:
+            probabilities = {
+                name: _check_finite(value, row["line"]) for name, value in row.get("probabilities", {}).items()
+            }
+            if names is None:
                 names = list(probabilities)
                 if file_format == "tsv":
                     file.write(_tsv_line(["line", "label", *(f"probability of {name}" for name in names)]))
             elif list(probabilities) != names:
                 raise ValueError(f"line {row['line']} has probabilities of {list(probabilities)}, the first of {names}")
-            file.write(_tsv_row(row, probabilities, label_separator) if file_format == "tsv" else _json_row(row))
-            count += 1
-        if count == 0:
+            label = row["label"]
+            if isinstance(label, numbers.Real):
+                label = _check_finite(label, row["line"])
+            if file_format == "tsv":
+                file.write(_tsv_line([int(row["line"]), _tsv_label(label, label_separator), *probabilities.values()]))
+            else:
+                written = {"line": int(row["line"]), "label": label}
+                if "probabilities" in row:
+                    written["probabilities"] = probabilities
+                # Escaped to ASCII: some readers take U+2028, U+0085 and others for line ends.
+                file.write(json.dumps(written) + "\n")
+            num_rows += 1
+        if not num_rows:
             raise ValueError("there are no predictions to write")
-    return count
+    return num_rows
 
 
-def _probabilities(row):
-    return {name: _finite(value, row) for name, value in row.get("probabilities", {}).items()}
-
-
-def _finite(value, row):
+def _check_finite(value: Any, line: int) -> float:
     value = float(value)
     if not math.isfinite(value):
-        raise ValueError(f"line {row['line']} has a number that is not finite: {value}")
+        raise ValueError(f"line {line} has a number that is not finite: {value}")
     return value
 
 
-def _json_row(row):
-    written = {"line": int(row["line"]), "label": _json_label(row)}
-    if "probabilities" in row:
-        written["probabilities"] = _probabilities(row)
-    # Escaped to ASCII: some readers of lines take U+2028, U+0085 and the like for line ends.
-    return json.dumps(written) + "\n"
-
-
-def _json_label(row):
-    label = row["label"]
-    return _finite(label, row) if isinstance(label, numbers.Real) else label
-
-
-def _tsv_row(row, probabilities, label_separator):
-    return _tsv_line([int(row["line"]), _tsv_label(row, label_separator), *probabilities.values()])
-
-
-def _tsv_label(row, label_separator):
-    label = row["label"]
-    if isinstance(label, numbers.Real):
-        return _finite(label, row)
-    if isinstance(label, str):
+def _tsv_label(label: str | Iterable[str] | float, label_separator: str) -> str | float:
+    if isinstance(label, (str, float)):
         return label
     for name in label:
         if label_separator in name:
             raise ValueError(
-                f"the label {name!r} holds the separator {label_separator!r}; give another, or write jsonl"
+                f"the label {name!r} contains the separator {label_separator!r}; give another, or write jsonl"
             )
     return label_separator.join(label)
 
 
-def _tsv_line(values):
-    values = [str(value) for value in values]
-    for value in values:
-        if any(character in value for character in "\t\n\r"):
-            raise ValueError(
-                f"{quotation(value)} cannot be written in TSV, for it holds a tab or a line end; write jsonl"
-            )
-    return "\t".join(values) + "\n"
+def _tsv_line(values: Iterable[Any]) -> str:
+    texts = [str(value) for value in values]
+    for text in texts:
+        if any(character in text for character in "\t\n\r"):
+            raise ValueError(f"{quotation(text)} cannot be written as TSV: it has a tab or a line end; write jsonl")
+    return "\t".join(texts) + "\n"

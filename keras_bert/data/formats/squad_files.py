@@ -8,9 +8,9 @@ import re
 from typing import NamedTuple
 
 from keras_bert.data.example_stream import ExampleStream
-from keras_bert.data.formats.text_lines import check_is_file, check_text
+from keras_bert.data.formats.text_lines import check_is_file, check_text, parse_json
 from keras_bert.io.atomic_write import atomic_text_file
-from keras_bert.io.row_errors import BadRowError, BadRows, quotation
+from keras_bert.io.row_errors import BadRows, quotation
 from keras_bert.metrics.squad_scores import VERSIONS
 from keras_bert.text.words import WORD_SEPARATORS
 
@@ -114,35 +114,6 @@ def write_squad(path, articles, overwrite=False):
         if not number:
             raise ValueError(f"there are no articles for {path}, which is not written")
         file.write("\n]}\n")
-
-
-def parse_json(path, text, object_hook=None):
-    """The content of a JSON file.
-
-    Args:
-        path: str or Path, for messages.
-        text: str, what the file holds.
-        object_hook: as for `json.loads`.
-
-    Returns:
-        anything that JSON can hold.
-
-    Raises:
-        BadRowError: if it is not JSON; with the line.
-        ValueError: if it is nested too deeply.
-
-    Example:
-
-    >>> parse_json("train.json", '{"data": [}')
-    Traceback (most recent call last):
-    keras_bert.io.row_errors.BadRowError: train.json, line 1: is not valid JSON (Expecting value, column 11)
-    """
-    try:
-        return json.loads(text, object_hook=object_hook)
-    except json.JSONDecodeError as error:
-        raise BadRowError(path, error.lineno, f"is not valid JSON ({error.msg}, column {error.colno})") from None
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply to be a file of questions") from None
 
 
 def word_spans(context):

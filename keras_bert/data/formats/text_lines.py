@@ -1,35 +1,36 @@
-"""Lines of UTF-8 text files, one after the other."""
+"""Lines and values of UTF-8 text files."""
 
 import gzip
+import json
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from keras_bert.io.row_errors import quotation
+from keras_bert.io.row_errors import BadRowError, quotation
+from keras_bert.typing import PathLike
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-# Longer than any example of text: what has no line ends is no text file, and would fill the memory.
-_LONGEST_LINE = 2**26
+# Longer than any example of text: a file without line ends is not a text file, and would fill the memory.
+_MAX_LINE_BYTES = 2**26
 
 
-def check_is_file(path):
-    """Raises if there is no file at a path.
+class FilePosition:
+    """How far a file has been read; `numbered_lines` updates it before each line.
 
-    Args:
-        path: str or Path.
-
-    Returns:
-        Path.
-
-    Raises:
-        FileNotFoundError: if there is none, or a folder.
-
-    Example:
-
-    >>> check_is_file("nowhere.tsv")
-    Traceback (most recent call last):
-    FileNotFoundError: there is no file nowhere.tsv
+    Attributes:
+        line_offset: Byte of the text at which the line starts, from 0; after decompression for a compressed file.
+        bytes_read: Number of bytes of the file that have been read; before decompression for a compressed file.
     """
+
+    def __init__(self) -> None:
+        self.line_offset = 0
+        self.bytes_read = 0
+
+
+def check_is_file(path: PathLike) -> Path:
+    """Returns the path; raises FileNotFoundError unless there is a file."""
     path = Path(path)
     if path.is_dir():
         raise FileNotFoundError(f"{path} is a folder; give the path of a file")
@@ -38,44 +39,15 @@ def check_is_file(path):
     return path
 
 
-class FilePlace:
-    """How far a file has been read, as `numbered_lines` writes it down with every line.
+def numbered_lines(path: PathLike, position: FilePosition | None = None) -> Iterator[tuple[int, bytes]]:
+    """Reads the lines of a file as pairs of a number, from 1, and bytes with the line end, one line at a time.
 
-    Attributes:
-        line_offset: int. The byte of the text at which the line begins, from 0; of a compressed file, after
-            decompression.
-        bytes_read: int. How many bytes of the file have been read; of a compressed file, before decompression.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
-    >>> _ = path.write_bytes(b"one\\ntwo")
-    >>> place = FilePlace()
-    >>> [place.line_offset for _ in numbered_lines(path, place)], place.bytes_read
-    ([0, 4], 7)
-    """
-
-    def __init__(self):
-        self.line_offset = 0
-        self.bytes_read = 0
-
-
-def numbered_lines(path, place=None):
-    """The lines of a file as bytes, each with its number and its line end.
-
-    Lines end at the line feed only: whatever else Unicode takes for a line end belongs to the text. A byte order mark
-    at the beginning is dropped. Only one line is in memory at a time.
-
-    Args:
-        path: str or Path. One whose name ends in `.gz` is decompressed.
-        place: a `FilePlace`, brought up to date before each line is given, or None.
-
-    Returns:
-        Iterator of `(int, bytes)`; numbers begin at 1.
+    Lines end at line feeds only: other Unicode line ends belong to the text. A leading byte order mark is dropped. A
+    file whose name ends in `.gz` is decompressed.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is compressed and broken, is UTF-16, or has a line of more than 64 MiB.
+        ValueError: if the file is a damaged gzip file, is UTF-16, or has a line of more than 64 MiB.
 
     Example:
 
@@ -88,98 +60,74 @@ def numbered_lines(path, place=None):
     with open(path, "rb") as stored, gzip.open(stored) if path.suffix == ".gz" else stored as file:
         number = offset = 0
         try:
-            while line := file.readline(_LONGEST_LINE + 1):
+            while line := file.readline(_MAX_LINE_BYTES + 1):
                 number += 1
                 offset += len(line)
                 if number == 1:
-                    line = _without_byte_order_mark(path, line)
-                if place is not None:
-                    place.line_offset = offset - len(line)
-                    place.bytes_read = offset if file is stored else stored.tell()
-                if len(line) > _LONGEST_LINE:
-                    raise ValueError(f"{path}, line {number}: is longer than {_LONGEST_LINE} bytes; is it a text file?")
+                    if line.startswith(_UTF_16_MARKS):
+                        raise ValueError(f"{path} is UTF-16; save it as UTF-8")
+                    line = line.removeprefix(_BYTE_ORDER_MARK)
+                if position is not None:
+                    position.line_offset = offset - len(line)
+                    position.bytes_read = offset if file is stored else stored.tell()
+                if len(line) > _MAX_LINE_BYTES:
+                    raise ValueError(
+                        f"{path}, line {number}: is longer than {_MAX_LINE_BYTES} bytes; is it a text file?"
+                    )
                 yield number, line
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file ({error}); line {number} is the last one") from error
+            raise ValueError(f"{path} is not a complete gzip file ({error}); line {number} is the last one") from error
 
 
-def _without_byte_order_mark(path, line):
-    if line.startswith(_UTF_16_MARKS):
-        raise ValueError(f"{path} is UTF-16; save it as UTF-8")
-    return line.removeprefix(_BYTE_ORDER_MARK)
-
-
-def decode_line(line, encoding="utf-8", offset=None):
-    """The text of a line, without its line end.
+def decode_line(line: bytes, encoding: str = "utf-8", offset: int | None = None) -> str:
+    """Decodes a line and removes its line end; raises ValueError for invalid bytes and NUL characters.
 
     Args:
-        line: bytes.
-        encoding: str. One in which a line feed is the byte 0x0a and no part of another character.
-        offset: int or None. The byte at which the line begins in its file, from 0, for the message.
-
-    Returns:
-        str.
-
-    Raises:
-        ValueError: if it is not in that encoding or holds a NUL character.
-
-    Example:
-
-    >>> decode_line("naïve\\u2028\\r\\n".encode())
-    'naïve\\u2028'
+        line: The line as bytes.
+        encoding: An encoding in which a line feed is the byte 0x0a and not part of another character.
+        offset: Byte at which the line starts in its file, for the error message.
     """
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:
-        byte = line[error.start]
-        place = "" if offset is None else f" and {offset + error.start + 1} of the file"
-        raise ValueError(
-            f"is not {encoding.upper()}: byte {error.start + 1} of the line{place}, 0x{byte:02x}, begins no character"
-        ) from None
+        in_file = "" if offset is None else f" and {offset + error.start + 1} of the file"
+        byte = f"byte {error.start + 1} of the line{in_file}, 0x{line[error.start]:02x}"
+        raise ValueError(f"is not {encoding.upper()}: {byte}, is invalid") from None
     if "\0" in text:
         raise ValueError(f"holds a NUL character at position {text.index(chr(0)) + 1}; is the file UTF-16, or damaged?")
     return text
 
 
-def check_text(column, text):
-    """Refuses a value that is not a text.
-
-    Args:
-        column: str. Where the value stands, for the message.
-        text: the value.
-
-    Raises:
-        ValueError: if it is not a string, or one that UTF-8 cannot encode.
-
-    Example:
-
-    >>> check_text("review", 3)
-    Traceback (most recent call last):
-    ValueError: 'review' must be a string, got 3
-    """
+def check_text(column: str, text: Any) -> None:
+    """Raises ValueError, with the name of the column, if a value is not a string that UTF-8 can encode."""
     if not isinstance(text, str):
         raise ValueError(f"{column!r} must be a string, got {quotation(text)}")
-    if not text.isascii() and not is_encodable(text):
-        raise ValueError(f"{column!r} holds half of a surrogate pair, which UTF-8 cannot encode: {quotation(text)}")
+    if not is_encodable(text):
+        raise ValueError(f"{column!r} holds half of a surrogate pair or bytes that are not UTF-8: {quotation(text)}")
 
 
-def is_encodable(text):
-    """Whether UTF-8 can encode a string; half of a surrogate pair it cannot.
-
-    Args:
-        text: str.
-
-    Returns:
-        bool.
-
-    Example:
-
-    >>> is_encodable("ü"), is_encodable("\\ud800")
-    (True, False)
-    """
+def is_encodable(text: str) -> bool:
+    """Returns whether UTF-8 can encode a string; it cannot encode half of a surrogate pair."""
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return True
+
+
+def parse_json(path: PathLike, text: str, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Parses the text of a JSON file; raises `BadRowError` with the line of a syntax error.
+
+    >>> parse_json("train.json", '{"data": [}')
+    Traceback (most recent call last):
+    keras_bert.io.row_errors.BadRowError: train.json, line 1: is not valid JSON (Expecting value, column 11)
+    """
+    try:
+        return json.loads(text, object_hook=object_hook)
+    except json.JSONDecodeError as error:
+        raise BadRowError(path, error.lineno, f"is not valid JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None

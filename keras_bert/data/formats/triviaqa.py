@@ -9,8 +9,7 @@ import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_bert.data.formats.squad_files import parse_json
-from keras_bert.data.formats.text_lines import check_is_file, check_text
+from keras_bert.data.formats.text_lines import check_is_file, check_text, parse_json
 from keras_bert.io.row_errors import BadRows, quotation
 
 # BERT's paper, footnote to section 4.2: "the first 400 tokens in documents". It does not say what it takes for a token.

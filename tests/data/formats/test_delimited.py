@@ -99,17 +99,17 @@ def test_bad_rows(tmp_path, file_format, separator):
 @pytest.mark.parametrize(
     "content, file_format, message",
     [
-        (b"", "tsv", "rows.tsv has no header, .*: there is nothing in the file"),
-        (b"", "csv", "has no header, .*: there is nothing in the file"),
-        (b"\n", "tsv", "has no header, .*: it is empty"),
-        (b"\n", "csv", "has no header, .*: it is empty"),
-        (b"te\xffxt\n", "tsv", "has no header, .*: is not UTF-8"),
-        (b"te\xffxt\n", "csv", "has no header, .*: is not UTF-8"),
+        (b"", "tsv", "rows.tsv has no header; .*: the file is empty"),
+        (b"", "csv", "has no header; .*: the file is empty"),
+        (b"\n", "tsv", "has no header; .*: it is empty"),
+        (b"\n", "csv", "has no header; .*: it is empty"),
+        (b"te\xffxt\n", "tsv", "has no header; .*: is not UTF-8"),
+        (b"te\xffxt\n", "csv", "has no header; .*: is not UTF-8"),
         (b"text\tlabel\n", "tsv", "rows.tsv has no rows"),
         (b"text,label\r\n", "csv", "rows.tsv has no rows"),
-        (b"text\ttext\nb\tc\n", "tsv", r"more than one column of the name 'text'; its columns are \['text', 'text'\]"),
+        (b"text\ttext\nb\tc\n", "tsv", r"several columns with the name 'text'; its columns are \['text', 'text'\]"),
         (b"sentence\tlabel\nb\tc\n", "tsv", r"has no column 'text'; its columns are \['sentence', 'label'\]"),
-        (b"text\nb\n", "xlsx", r"unknown file_format 'xlsx'; with columns there are \['csv', 'tsv'\]"),
+        (b"text\nb\n", "xlsx", r"unknown file_format 'xlsx'; formats with columns are \['csv', 'tsv'\]"),
     ],
 )
 def test_unusable_files(tmp_path, content, file_format, message):
@@ -131,7 +131,7 @@ def test_a_quote_that_is_not_closed_is_never_skipped(tmp_path):
 
 def test_a_stray_quote_costs_its_own_row(tmp_path):
     path = write(tmp_path, 'text,label\n"a "word" b",1\nc,2\ne\rf,3\n"d', "rows.csv")
-    with pytest.raises(BadRowError, match=r"line 2: is not valid CSV .*is a quote inside of quotes not written twice"):
+    with pytest.raises(BadRowError, match=r"line 2: is not valid CSV .*is a quote within quotes not doubled"):
         list(read_columns(path, ["text"], "csv"))
     bad_rows = BadRows(skip=True)
     assert list(read_columns(path, ["text"], "csv", bad_rows)) == [(3, ["c"])]

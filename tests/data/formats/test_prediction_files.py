@@ -43,9 +43,9 @@ def test_other_kinds_of_labels(tmp_path):
     "rows, message",
     [
         ([], "there are no predictions"),
-        ([{"line": 0, "label": "a\tb"}], r"'a\\tb' cannot be written in TSV.*; write jsonl"),
-        ([{"line": 0, "label": "a\nb"}], "cannot be written in TSV"),
-        ([{"line": 0, "label": ["a,b"]}], "the label 'a,b' holds the separator ','"),
+        ([{"line": 0, "label": "a\tb"}], r"'a\\tb' cannot be written as TSV.*; write jsonl"),
+        ([{"line": 0, "label": "a\nb"}], "cannot be written as TSV"),
+        ([{"line": 0, "label": ["a,b"]}], "the label 'a,b' contains the separator ','"),
         ([{"line": 3, "label": float("nan")}], "line 3 has a number that is not finite: nan"),
         ([{"line": 0, "label": "a", "probabilities": {"a": float("inf")}}], "not finite: inf"),
         ([ROWS[0], {"line": 1, "label": "a"}], r"line 1 has probabilities of \[\], the first of \['bad', 'good'\]"),

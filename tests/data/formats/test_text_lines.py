@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from keras_bert.data.formats import text_lines
-from keras_bert.data.formats.text_lines import FilePlace, decode_line, numbered_lines
+from keras_bert.data.formats.text_lines import FilePosition, decode_line, numbered_lines
 
 
 def decoded(path):
@@ -36,10 +36,10 @@ def test_gzip(tmp_path):
 def test_a_broken_gzip_file_is_named(tmp_path, cut):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress(b"a\nb\n" * 1000)[:cut])
-    with pytest.raises(ValueError, match=r"lines.txt.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"lines.txt.gz is not a complete gzip file"):
         decoded(path)
     path.write_bytes(b"a\n")
-    with pytest.raises(ValueError, match=r"lines.txt.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"lines.txt.gz is not a complete gzip file"):
         decoded(path)
 
 
@@ -62,7 +62,7 @@ def test_utf_16_and_lines_without_end_are_refused(tmp_path, monkeypatch):
     path.write_bytes("text\tlabel\n".encode("utf-16"))
     with pytest.raises(ValueError, match=r"lines.txt is UTF-16; save it as UTF-8"):
         decoded(path)
-    monkeypatch.setattr(text_lines, "_LONGEST_LINE", 10)
+    monkeypatch.setattr(text_lines, "_MAX_LINE_BYTES", 10)
     path.write_bytes(b"123456789\n" + b"x" * 100)
     with pytest.raises(ValueError, match=r"lines.txt, line 2: is longer than 10 bytes"):
         decoded(path)
@@ -79,12 +79,12 @@ def test_the_place_in_a_file(tmp_path):
     text = "\ufeffa\r\nü\n\nb".encode()
     path = tmp_path / "lines.txt"
     path.write_bytes(text)
-    place = FilePlace()
+    place = FilePosition()
     places = [(place.line_offset, place.bytes_read) for _ in numbered_lines(path, place)]
     assert places == [(3, 6), (6, 9), (9, 10), (10, 11)]
     packed = tmp_path / "lines.txt.gz"
     packed.write_bytes(gzip.compress(text))
-    place = FilePlace()
+    place = FilePosition()
     assert [place.line_offset for _ in numbered_lines(packed, place)] == [3, 6, 9, 10]
     assert place.bytes_read == packed.stat().st_size
 
