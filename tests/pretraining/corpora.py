@@ -1,4 +1,4 @@
-"""Small corpora, and what is in files of instances."""
+"""Small corpora, and readers of files of instances."""
 
 import json
 import random
@@ -13,12 +13,12 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 def tokenizer():
-    """A tokenizer of `VOCABULARY`."""
+    """Returns a tokenizer of `VOCABULARY`."""
     return BertTokenizer(VOCABULARY, lower_case=True)
 
 
 def random_text(seed, documents=20, sentences=8, words=9):
-    """Prepared text with one sentence a line."""
+    """Returns prepared text with one sentence per line."""
     generator = random.Random(seed)
     parts = []
     for _ in range(documents):
@@ -30,7 +30,7 @@ def random_text(seed, documents=20, sentences=8, words=9):
 
 
 def write_corpus(folder, files=2, **sizes):
-    """Files of random text in a folder, which is made; their paths."""
+    """Writes files of random text to a new folder; returns their paths."""
     folder.mkdir()
     paths = [folder / f"{number}.txt" for number in range(files)]
     for number, path in enumerate(paths):
@@ -39,34 +39,34 @@ def write_corpus(folder, files=2, **sizes):
 
 
 def write_vocabulary(path, vocabulary=VOCABULARY):
-    """`vocab.txt`; its path."""
+    """Writes a vocabulary; returns its path."""
     path.write_text("\n".join(vocabulary) + "\n")
     return str(path)
 
 
 def records(path, compression=None):
-    """The records of a file, as bytes."""
+    """Returns the records of a file, as bytes."""
     return [record.numpy() for record in tf.data.TFRecordDataset(str(path), compression)]
 
 
 def features(record):
-    """A record's features by name, as lists."""
+    """Returns the features of a record by name, as lists."""
     found = tf.train.Example.FromString(record).features.feature
     return {name: list(value.int64_list.value or value.float_list.value) for name, value in found.items()}
 
 
 def contents(folder):
-    """The bytes of all files of a folder by name, hidden ones too."""
+    """Returns the contents of all files of a folder by name, hidden ones too."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def sidecars(folder):
-    """What stands beside the files of instances, in their order."""
+    """Returns the sidecars of a folder, in the order of their files."""
     return [json.loads(path.read_text()) for path in sorted(folder.glob("pretraining-*.json"))]
 
 
 def rows(batches):
-    """Each instance as bytes."""
+    """Returns each instance as bytes."""
     found = []
     for batch in batches:
         columns = [np.asarray(batch[name]).reshape([len(batch["token_ids"]), -1]) for name in sorted(batch)]

@@ -1,4 +1,4 @@
-"""Paragraphs written for the tests, and the ways in which files lay them out."""
+"""Paragraphs written for the tests, and their layouts in files."""
 
 import textwrap
 
@@ -68,22 +68,22 @@ KOREAN_SENTENCES = [
 
 
 def paragraph_per_line(paragraphs=PARAGRAPHS):
-    """Lines of one paragraph each."""
+    """Returns one paragraph per line."""
     return list(paragraphs)
 
 
 def spaced(paragraphs=PARAGRAPHS):
-    """Lines of one paragraph each, with blank lines between."""
+    """Returns one paragraph per line, with blank lines in between."""
     return [line for paragraph in paragraphs for line in (paragraph, "")]
 
 
 def wrapped(paragraphs=PARAGRAPHS, width=52):
-    """Wrapped lines, with blank lines between paragraphs."""
+    """Returns wrapped lines, with blank lines between paragraphs."""
     return [line for paragraph in paragraphs for line in [*textwrap.wrap(paragraph, width, break_on_hyphens=False), ""]]
 
 
 def wrapped_closely(paragraphs=PARAGRAPHS, width=52):
-    """Wrapped lines without blank ones."""
+    """Returns wrapped lines without blank lines."""
     return [line for line in wrapped(paragraphs, width) if line]
 
 

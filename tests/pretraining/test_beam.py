@@ -6,16 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from absl import flags
 
 from keras_bert.pretraining import beam as beam_module
 from keras_bert.pretraining.beam import build_pipeline, load_beam, make_shard, make_shards_with_beam
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.shards import Shard, plan_shards
 from keras_bert.pretraining.streaming import ShardJob, ShardMaker, find_missing_shards, make_shards
-from tests.forked import run as run_forked
 from tests.pretraining.corpora import contents, tokenizer, write_corpus, write_vocabulary
+from tools import create_pretraining_data
 
-ROOT = Path(__file__).parents[3]
 SHARD_BYTES = 2000
 # Beam's own job server takes the serialized pipeline that would go to Flink; its workers are threads of this process.
 EMBEDDED = ["--job_endpoint=embed", "--environment_type=LOOPBACK"]
@@ -140,33 +140,20 @@ def test_an_error_of_a_worker_is_reported(apache_beam, tmp_path, job, plan):
     assert not [name for name in os.listdir(job.folder) if "unfinished" in name]
 
 
-@pytest.mark.slow
-def test_the_program(apache_beam, tmp_path, expected, plan, job):
-    def run(*arguments):
-        corpus = sorted({piece[0] for shard in plan for piece in shard.ranges})
-        return run_forked(
-            [
-                *(sys.executable, "-m", "tools.create_pretraining_data", f"--input_file={','.join(corpus)}"),
-                *(f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}", f"--output_dir={tmp_path / 'made'}"),
-                *("--max_seq_length=24", "--max_predictions_per_seq=4", "--dupe_factor=2"),
-                *(f"--shard_megabytes={SHARD_BYTES / 1e6}", "--runner=direct", *arguments),
-            ],
-            cwd=ROOT,
-        )
-
-    answer = run("--", "--flink_mastr=localhost:8081")
-    assert answer.returncode == 1
-    assert "Beam has no pipeline options --flink_mastr=localhost:8081" in answer.stderr
-    answer = run("--", "--job_name=shards")
-    assert answer.returncode == 0, answer.stderr[-2000:]
+def test_the_program_passes_options_to_beam(apache_beam, tmp_path, expected, plan):
+    corpus = sorted({path for shard in plan for path, _, _ in shard.ranges})
+    arguments = [
+        *(f"--input_file={','.join(corpus)}", f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
+        *(f"--output_dir={tmp_path / 'made'}", "--max_seq_length=24", "--max_predictions_per_seq=4"),
+        *("--dupe_factor=2", f"--shard_megabytes={SHARD_BYTES / 1e6}", "--runner=direct"),
+    ]
+    values = flags.FlagValues()
+    create_pretraining_data.define_flags(values)
+    values(["create_pretraining_data", *arguments])
+    with pytest.raises(ValueError, match="Beam has no pipeline options --flink_mastr=localhost:8081"):
+        create_pretraining_data.run(values, ["--flink_mastr=localhost:8081"])
+    create_pretraining_data.run(values, ["--job_name=shards"])
     assert contents(tmp_path / "made") == expected
-
-    damaged = Path(plan[0].ranges[0][0])
-    damaged.write_bytes(b"\xff" + damaged.read_bytes()[1:])
-    os.remove(tmp_path / "made" / (Path(job.paths(plan[0])[0]).name + ".json"))
-    answer = run("--num_workers=2")
-    assert answer.returncode == 1
-    assert f"{damaged} is not UTF-8: byte 0 cannot be decoded" in answer.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_bert.pretraining.documents import tokenize_documents
 from keras_bert.pretraining.instance_maker import InstanceMaker
@@ -171,11 +170,3 @@ def test_shards_contain_all_documents(tmp_path):
 def test_a_vocabulary_without_mask_is_refused():
     with pytest.raises(ValueError, match=r"lacks \[MASK\], which masked language modelling needs"):
         InstanceMaker(BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"], lower_case=True), InstanceSettings())
-
-
-def test_one_graph_is_used_for_all_batches(documents):
-    making = InstanceMaker(tokenizer(), InstanceSettings(sequence_length=32))
-    rows = making.choose(documents, 0, 0)
-    for number in (1, 5, 9):
-        making.make(tf.constant(documents.token_ids[: rows[:number, :4].max()]), rows[:number])
-    assert making.make.experimental_get_tracing_count() == 1

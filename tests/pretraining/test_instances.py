@@ -141,15 +141,6 @@ def test_half_of_the_ordered_pairs_are_swapped():
     assert 0.4 < sum(each.label for each in found) / len(found) < 0.6
 
 
-def test_long_sentences_are_truncated():
-    for next_sentence in ("nsp", "sop"):
-        for seed in range(20):
-            documents = random_documents(seed, tokens=100)
-            for each in segments_of(documents, 0, 12, random.Random(seed), next_sentence=next_sentence):
-                first, second = tokens_of(each)
-                assert first and second and len(first) + len(second) <= 9
-
-
 def test_the_longer_segment_is_truncated_at_both_ends():
     documents = [[0, 100, 104], [104, 108]]
     cuts = [segments_of(documents, 0, 13, random.Random(seed), next_sentence="sop")[0] for seed in range(30)]

@@ -58,7 +58,7 @@ def files(finished, tmp_path):
 
 @pytest.fixture
 def warnings(monkeypatch):
-    """What was logged as a warning."""
+    """Logged warnings."""
     messages = []
     monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
     return messages
@@ -112,23 +112,6 @@ def test_files_of_the_original_have_no_sidecars(files, warnings, names):
     check_shards(found, tokenizer(), LENGTH)
 
 
-def test_two_workers_split_the_instances(finished):
-    paths = finished["bert", "none"]
-    parts = [rows(shard_batches(paths, 1, worker, 2, seed=5, epochs=1)) for worker in range(2)]
-    assert min(map(len, parts)) > 10
-    assert sorted(parts[0] + parts[1]) == sorted(stored_rows(paths))
-
-
-def test_the_order_depends_on_the_seed(finished):
-    paths = finished["bert", "none"]
-    orders = [tuple(rows(shard_batches(paths, 4, seed=seed, epochs=2))) for seed in (1, 1, 2, None)]
-    assert orders[0] == orders[1]
-    assert len(set(orders)) == 3
-    size = len(stored_rows(paths)) // 4 * 4
-    in_order = rows(shard_batches(paths, 4, epochs=1))
-    assert list(orders[3][:size]) == in_order == rows(shard_batches(paths[::-1], 4, epochs=1))
-
-
 def test_shapes_are_static(finished):
     for kind in KINDS:
         batches = shard_batches(finished[kind], 8)
@@ -145,7 +128,7 @@ def test_shapes_are_static(finished):
 def test_a_restored_iterator_continues(finished, kind, tmp_path):
     batches, again = (shard_batches(finished[kind], 4, seed=1, shuffle_buffer=20) for _ in range(2))
     expected = rows(batches.take(45))
-    for position in (0, 5, 12, 30):
+    for position in (0, 5, 30):
         iterator = iter(batches)
         for _ in range(position):
             next(iterator)
@@ -156,7 +139,7 @@ def test_a_restored_iterator_continues(finished, kind, tmp_path):
     assert sum(file.stat().st_size for file in tmp_path.glob("place*")) < 20_000
 
 
-# What is refused.
+# Errors.
 
 
 def test_a_single_path_is_refused():
@@ -202,8 +185,7 @@ def test_files_without_instances_are_refused(files):
     [
         ({"record_format": "models"}, "has record_format 'models', but .* has 'bert'"),
         ({"compression": "gzip"}, "has compression 'gzip', but .* has 'none'"),
-        ({"sequence_length": 32}, "has sequence_length 32, but .* has 24"),
-        ({"max_predictions": 5}, "has max_predictions 5, but .* has 4"),
+        ({"sequence_length": 32, "max_predictions": 5}, "has sequence_length 32, but .* has 24"),
     ],
 )
 def test_files_of_two_formats_are_refused(files, tmp_path, other, message, with_sidecars):
@@ -250,18 +232,11 @@ def test_text_files_are_refused(tmp_path):
         describe_shards([str(path)])
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        (tf.train.Example().SerializeToString(), r"a record has the features \[\]; pre-training instances have"),
-        (b"\xff no message", "a record is not a tf.train.Example"),
-    ],
-)
-def test_other_records_are_refused(tmp_path, record, message):
+def test_other_records_are_refused(tmp_path):
     path = str(tmp_path / "other.tfrecord")
     with tf.io.TFRecordWriter(path) as writer:
-        writer.write(record)
-    with pytest.raises(ValueError, match=f"{path}: {message}"):
+        writer.write(b"\xff no message")
+    with pytest.raises(ValueError, match=f"{path}: a record is not a tf.train.Example"):
         shard_batches([path], 4)
 
 
@@ -277,8 +252,7 @@ def damage(path, how):
     Path(path).write_bytes(data)
 
 
-@pytest.mark.parametrize("how", ["cut", "cut between records"])
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize(("how", "number"), [("cut", 0), ("cut between records", 3)])
 def test_a_truncated_file_is_refused(files, how, number):
     path = Path(files[number])
     before = path.stat().st_size
@@ -302,7 +276,7 @@ def test_damaged_records_are_not_used(files, number):
 def test_a_damaged_gzip_file_is_refused(finished, tmp_path):
     (path,) = make_files(tmp_path / "gzip", compression="gzip", files=1, empty=None)
     data = bytearray(Path(path).read_bytes())
-    data[-6] ^= 1  # of the check sum
+    data[-6] ^= 1  # of the checksum
     Path(path).write_bytes(data)
     with pytest.raises(ValueError, match=f"{path}.*inflate"):
         shard_batches([path], 4)
@@ -319,11 +293,6 @@ def test_a_record_of_another_length_is_an_error(tmp_path):
         list(shard_batches([path], 1, epochs=1))
 
 
-def test_invalid_numbers_are_refused(finished):
-    paths = finished["bert", "none"]
+def test_invalid_batch_sizes_are_refused(finished):
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        shard_batches(paths, 0)
-    with pytest.raises(ValueError, match="worker_index must be from 0 to 1, got 2"):
-        shard_batches(paths, 4, worker_index=2, num_workers=2)
-    with pytest.raises(ValueError, match="shuffle_buffer must be at least 1, got 0"):
-        shard_batches(paths, 4, seed=1, shuffle_buffer=0)
+        shard_batches(finished["bert", "none"], 0)

@@ -1,7 +1,6 @@
 """Files of instances are written atomically, and are finished when they have a sidecar."""
 
 import os
-from unittest.mock import MagicMock
 
 import pytest
 import tensorflow as tf
@@ -41,14 +40,6 @@ def test_an_error_leaves_the_previous_file(tmp_path, error):
     assert contents(tmp_path) == {"records": b"before"}
 
 
-def test_a_file_is_replaced(tmp_path):
-    path = str(tmp_path / "records")
-    for text in (b"one", b"two"):
-        with open_record_file(path) as write:
-            write(text)
-    assert records(path) == [b"two"]
-
-
 def test_gzip(tmp_path):
     for name in ("one", "two"):
         with open_record_file(str(tmp_path / name), "gzip") as write:
@@ -66,24 +57,6 @@ def test_a_path_without_a_folder(tmp_path, monkeypatch):
         write(b"one")
     write_sidecar("records", {"instances": 1})
     assert set(contents(tmp_path)) == {"records", "records.json"}
-
-
-def test_a_path_in_the_root_is_written_in_the_root(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = []
-    monkeypatch.setattr(tf.io, "TFRecordWriter", lambda path, _: names.append(path) or MagicMock())
-    monkeypatch.setattr(tf.io.gfile, "rename", lambda *_, **__: None)
-    with open_record_file("/records"):
-        pass
-    assert names[0].startswith("/.records.unfinished-")
-
-
-def test_a_missing_folder_is_an_error(tmp_path):
-    with (
-        pytest.raises(tf.errors.NotFoundError, match="missing"),
-        open_record_file(str(tmp_path / "missing" / "records")),
-    ):
-        pass
 
 
 def test_sidecars(tmp_path):
