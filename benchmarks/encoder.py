@@ -1,5 +1,7 @@
-"""The encoder at a fixed shape: ids to pooled output, and a whole training step of a classifier; beside them what the
-machine does when it only multiplies matrices."""
+"""The encoder at a fixed shape: forward pass from ids to pooled output, and a whole training step of a classifier.
+
+`matmul` is the fraction of the machine's matrix multiplication speed that the training step reaches.
+"""
 
 import numpy as np
 
@@ -12,134 +14,46 @@ MINILM = {
     "num_attention_heads": 12,
     "intermediate_size": 1536,
 }
-_LEAST_FLOPS = 10**10  # of the products that are timed together
-CEILING_SIZE = 2048  # rows and columns of the matrices whose product is the ceiling
+_PEAK_SIZE = 2048  # rows and columns of the matrices whose product measures the machine's speed
 
 
-def matrix_products(
-    batch_size, sequence_length, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
-):
-    """The matrix products of a forward pass, from ids to the pooled output.
-
-    Args:
-        batch_size, sequence_length, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: int.
-
-    Returns:
-        list of (number, rows, inner size, columns).
-
-    Example:
-
-    >>> matrix_products(16, 128, 384, 6, 12, 1536)[0]
-    (6, 2048, 384, 1152)
-    """
-    tokens = batch_size * sequence_length
-    heads, head_size = num_hidden_layers * batch_size * num_attention_heads, hidden_size // num_attention_heads
-    return [
-        (num_hidden_layers, tokens, hidden_size, 3 * hidden_size),  # query, key and value
-        (heads, sequence_length, head_size, sequence_length),  # scores
-        (heads, sequence_length, sequence_length, head_size),  # context
-        (num_hidden_layers, tokens, hidden_size, hidden_size),  # output of the attention
-        (num_hidden_layers, tokens, hidden_size, intermediate_size),
-        (num_hidden_layers, tokens, intermediate_size, hidden_size),
-        (1, batch_size, hidden_size, hidden_size),  # pooler
-    ]
-
-
-def forward_flops(products):
-    """Floating-point operations in matrix products: a multiplication and an addition for each of their terms.
-
-    A training step has three times as many, since either factor of a product has a gradient that is such a product.
-
-    Args:
-        products: list as `matrix_products` gives.
-
-    Returns:
-        int.
-
-    Example:
-
-    >>> 3 * forward_flops(matrix_products(16, 128, 384, 6, 12, 1536)) // 10**9
-    137
-    """
-    return sum(2 * number * rows * inner * columns for number, rows, inner, columns in products)
-
-
-def measure_ours(batch_size, sequence_length, vocab_size, precision, repeats, **sizes):
-    """Forward pass, training step, and the machine's ceiling.
-
-    Args:
-        batch_size, sequence_length, vocab_size: int.
-        precision: str. "float32" or "mixed_bfloat16".
-        repeats: int. Calls whose median counts.
-        **sizes: `hidden_size`, `num_hidden_layers`, `num_attention_heads`, `intermediate_size`.
-
-    Returns:
-        A pair: dict of (name, unit) to float, and a remark. `fwd` and `train` are the forward pass and the training
-        step, `products` the step's matrix products a second, `ceiling` those of one large product, `largest` those of
-        the largest product of the forward pass, and `share` the part of the ceiling that the step reaches.
-    """
+def measure(values):
+    """Measures a forward pass and a training step; `values` are the flags of the suite."""
+    sizes = {name: values[name].value for name in MINILM}
     generator = np.random.default_rng(1)
+    shape = (values.batch_size, values.sequence_length)
     ids = {
-        "token_ids": generator.integers(vocab_size, size=(batch_size, sequence_length), dtype="int32"),
-        "segment_ids": np.zeros((batch_size, sequence_length), "int32"),
-        "padding_mask": np.ones((batch_size, sequence_length), "int32"),
+        "token_ids": generator.integers(values.vocab_size, size=shape, dtype="int32"),
+        "segment_ids": np.zeros(shape, "int32"),
+        "padding_mask": np.ones(shape, "int32"),
     }
-    labels = generator.integers(2, size=batch_size, dtype="int32")
-    arguments = {
-        **sizes,
-        "vocab_size": vocab_size,
-        "max_position_embeddings": max(512, sequence_length),
-        "seed": 1,
+    labels = generator.integers(2, size=values.batch_size, dtype="int32")
+    arguments = {**sizes, "max_position_embeddings": max(512, values.sequence_length), "seed": 1}
+    forward = median_seconds(make_forward_pass(ids, values.precision, arguments), values.repeats)
+    train = median_seconds(make_training_step(ids, labels, values.precision, arguments), values.repeats)
+    flops = count_training_flops(*shape, **sizes)
+    figures = {
+        "forward ms": 1e3 * forward,
+        "train ms": 1e3 * train,
+        "matmul %": 100 * flops / train / measure_peak_flops(values.precision, values.repeats),
     }
-    forward = median_seconds(forward_pass(ids, precision, arguments), repeats)
-    train = median_seconds(training_step(ids, labels, precision, arguments), repeats)
-    products = matrix_products(batch_size, sequence_length, **sizes)
-    largest = max((product[1:] for product in products), key=np.prod)
-    ceiling = product_speed((CEILING_SIZE,) * 3, precision, repeats)
-    speed = 3e-9 * forward_flops(products) / train
-    return {
-        ("fwd", "ms"): 1e3 * forward,
-        ("train", "ms"): 1e3 * train,
-        ("products", "GFLOP/s"): speed,
-        ("ceiling", "GFLOP/s"): ceiling,
-        ("largest", "GFLOP/s"): product_speed(largest, precision, repeats),
-        ("share", "%"): 100 * speed / ceiling,
-    }, f"a step has {3e-9 * forward_flops(products):.3g} GFLOP, the largest product is {'x'.join(map(str, largest))}"
+    return figures, f"{1e-9 * flops:.3g} GFLOP per training step"
 
 
-def forward_pass(ids, precision, arguments):
-    """A call of an encoder that was made to be served: with mixed_bfloat16 its weights are bfloat16.
-
-    Args:
-        ids: dict of int arrays [batch, length].
-        precision: str.
-        arguments: dict, the encoder's constructor arguments.
-
-    Returns:
-        function without arguments.
-    """
+def make_forward_pass(ids, precision, arguments):
+    """Returns a call of an encoder for serving, whose weights are bfloat16 for mixed_bfloat16."""
     import tensorflow as tf
 
     import keras_bert
 
     encoder = keras_bert.BertEncoder(**arguments, dtype="bfloat16" if precision == "mixed_bfloat16" else precision)
-    ids = {name: tf.constant(values) for name, values in ids.items()}
+    ids = {name: tf.constant(array) for name, array in ids.items()}
     compiled = tf.function(lambda ids: encoder(ids, training=False)["pooled_output"])
     return lambda: compiled(ids).numpy()
 
 
-def training_step(ids, labels, precision, arguments):
-    """A call of one training step of a classifier of two labels: forward with dropout, backward, clipping, optimizer.
-
-    Args:
-        ids: dict of int arrays [batch, length].
-        labels: int array [batch].
-        precision: str.
-        arguments: dict, the encoder's constructor arguments.
-
-    Returns:
-        function without arguments.
-    """
+def make_training_step(ids, labels, precision, arguments):
+    """Returns a call of a training step: forward with dropout, backward, clipping and optimizer."""
     import tensorflow as tf
 
     import keras_bert
@@ -151,30 +65,27 @@ def training_step(ids, labels, precision, arguments):
     return lambda: step.run(batches, first_step=0, steps=1)["gradient_norm"].numpy()
 
 
-def product_speed(sizes, precision, repeats):
-    """GFLOP/s of one matrix product.
+def count_training_flops(
+    batch_size, sequence_length, vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
+):
+    """Counts the floating-point operations of a training step's matrix products, from ids to pooled output.
 
-    Args:
-        sizes: (rows, inner size, columns).
-        precision: str. With mixed_bfloat16 the factors are bfloat16.
-        repeats: int.
-
-    Returns:
-        float.
+    >>> round(1e-9 * count_training_flops(16, 128, **MINILM))
+    138
     """
+    num_tokens = batch_size * sequence_length
+    layer = num_tokens * hidden_size * (4 * hidden_size + 2 * intermediate_size + 2 * sequence_length)
+    pooler = batch_size * hidden_size**2
+    # A multiplication and an addition per term; both factors of a product have a gradient that is a product, too.
+    return 3 * 2 * (num_hidden_layers * layer + pooler)
+
+
+def measure_peak_flops(precision, repeats):
+    """Measures the floating-point operations per second of a large matrix product."""
     import tensorflow as tf
 
-    rows, inner, columns = sizes
-    dtype = tf.float32 if precision == "float32" else tf.bfloat16
-    left, right = tf.ones([rows, inner], dtype), tf.ones([inner, columns], dtype)
-    # A small product takes less than a millisecond: several make a time that can be measured.
-    number = min(max(_LEAST_FLOPS // (2 * rows * inner * columns), 1), 100)
-
-    def multiply():
-        for _ in range(number):
-            tf.matmul(left, right)
-
-    return 2e-9 * number * rows * inner * columns / median_seconds(multiply, repeats)
+    matrix = tf.ones([_PEAK_SIZE, _PEAK_SIZE], tf.float32 if precision == "float32" else tf.bfloat16)
+    return 2 * _PEAK_SIZE**3 / median_seconds(lambda: tf.matmul(matrix, matrix).numpy(), repeats)
 
 
-PROGRAMS = {"keras_bert": measure_ours}
+PROGRAMS = {"keras_bert": measure}
