@@ -1,12 +1,12 @@
-"""What the tables of the paper compare: how each variant is pre-trained and fine-tuned."""
+"""The variants that the paper's tables compare: how each is pre-trained and fine-tuned."""
 
 from dataclasses import dataclass
 
 TABLES = ("pretraining_tasks", "model_size", "masking", "features")
 PAPER_SIZES = ((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16))  # table 6
-# Table 8: the share of the masked tokens that become [MASK], that stay, and that become another one, in percent.
-_MASKS = ((80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100))
-_MIXES = {  # table 7
+# Table 8: percent of the selected tokens that become [MASK], stay the same, and become a random token.
+_MASKINGS = ((80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100))
+_FEATURES = {  # table 7
     "embeddings": "Embeddings",
     "second_to_last": "Second-to-last hidden",
     "last": "Last hidden",
@@ -21,12 +21,12 @@ class Variant:
     """A row of a table.
 
     Args:
-        row: dict of column to what stands there, which describes the variant.
-        pretraining: str. The folder of its pre-training, which several variants may share; None where there is none.
-        pretrain_flags: tuple of str, further flags of `tasks.pretrain`.
-        size: tuple of blocks, width and heads; None is that of the configuration given.
-        folder: str, of its fine-tuning.
-        fine_tune_flags: tuple of str, further flags of the programs that fine-tune.
+        row: {column: cell} that describes the variant.
+        folder: Folder of its fine-tuning.
+        pretraining: Folder of its pre-training, which variants may share; None for no pre-training.
+        pretrain_flags: Additional flags of `tasks.pretrain`.
+        size: Layers, hidden size and attention heads; None for those of --bert_config_file.
+        fine_tune_flags: Additional flags of the fine-tuning programs.
     """
 
     row: dict
@@ -37,65 +37,48 @@ class Variant:
     fine_tune_flags: tuple[str, ...] = ()
 
 
-def variants_of(table, sizes=PAPER_SIZES, feature_flags=()):
-    """The variants of a table, in the paper's order.
+def list_variants(table, sizes=PAPER_SIZES, feature_flags=()):
+    """Lists the variants of a table in the paper's order.
 
     Args:
-        table: str, one of `TABLES`.
-        sizes: for "model_size", tuple of tuples of blocks, width and heads.
-        feature_flags: for "features", list of str: flags of those variants whose BERT does not learn.
-
-    Returns:
-        list of Variant.
-
-    Raises:
-        ValueError: if there is no such table.
-
-    Example:
-
-    >>> [variant.row["Pre-training"] for variant in variants_of("pretraining_tasks")]
-    ['BERT', 'No NSP', 'LTR & no NSP', '+ BiLSTM']
+        table: One of `TABLES`.
+        sizes: For "model_size", tuples of layers, hidden size and attention heads.
+        feature_flags: For "features", flags of the variants with a frozen BERT.
     """
     if table == "pretraining_tasks":
-        return _pretraining_tasks()
-    if table == "model_size":
-        return [_of_size(*size) for size in sizes]
-    if table == "masking":
-        return [_of_masks(*shares) for shares in _MASKS]
-    if table == "features":
+        no_nsp, left_to_right = ("--next_sentence=none",), ("--objective=left_to_right", "--next_sentence=none")
+        # The BiLSTM is added to the left-to-right model for fine-tuning; it is not pre-trained.
+        bilstm = ("--encoder=left_to_right_bilstm",)
         return [
-            Variant({"Approach": "Fine-tuning"}, "fine_tuning"),
-            *(
-                Variant({"Approach": f"Features: {name}"}, mix, fine_tune_flags=(f"--features={mix}", *feature_flags))
-                for mix, name in _MIXES.items()
+            Variant({"Pre-training": "BERT"}, "bert", "bert"),
+            Variant({"Pre-training": "No NSP"}, "no_nsp", "no_nsp", no_nsp),
+            Variant({"Pre-training": "LTR & no NSP"}, "left_to_right", "left_to_right", left_to_right),
+            Variant(
+                {"Pre-training": "+ BiLSTM"},
+                "left_to_right_bilstm",
+                "left_to_right",
+                left_to_right,
+                fine_tune_flags=bilstm,
             ),
         ]
-    raise ValueError(f"there is no table {table!r}; allowed are {', '.join(TABLES)}")
+    if table == "model_size":
+        return [_make_size_variant(*size) for size in sizes]
+    if table == "masking":
+        return [_make_masking_variant(*percentages) for percentages in _MASKINGS]
+    variants = [Variant({"Approach": "Fine-tuning"}, "fine_tuning")]
+    for name, description in _FEATURES.items():
+        given = (f"--features={name}", *feature_flags)
+        variants.append(Variant({"Approach": f"Features: {description}"}, name, fine_tune_flags=given))
+    return variants
 
 
-def _pretraining_tasks():
-    """Table 5. The BiLSTM is put on top of what was pre-trained from left to right, not pre-trained itself."""
-    no_nsp, left_to_right = ("--next_sentence=none",), ("--objective=left_to_right", "--next_sentence=none")
-    return [
-        Variant({"Pre-training": "BERT"}, "bert", "bert"),
-        Variant({"Pre-training": "No NSP"}, "no_nsp", "no_nsp", no_nsp),
-        Variant({"Pre-training": "LTR & no NSP"}, "left_to_right", "left_to_right", left_to_right),
-        Variant(
-            {"Pre-training": "+ BiLSTM"},
-            "left_to_right_bilstm",
-            "left_to_right",
-            left_to_right,
-            fine_tune_flags=("--encoder=left_to_right_bilstm",),
-        ),
-    ]
+def _make_size_variant(num_layers, hidden_size, num_heads):
+    name = f"{num_layers}x{hidden_size}x{num_heads}"
+    size = (num_layers, hidden_size, num_heads)
+    return Variant({"#L": num_layers, "#H": hidden_size, "#A": num_heads}, name, name, size=size)
 
 
-def _of_size(blocks, width, heads):
-    name = f"{blocks}x{width}x{heads}"
-    return Variant({"#L": blocks, "#H": width, "#A": heads}, name, name, size=(blocks, width, heads))
-
-
-def _of_masks(mask, same, random):
+def _make_masking_variant(mask, same, random):
     name = f"mask_{mask}_same_{same}_random_{random}"
-    flags = (f"--mask_share={mask / 100}", f"--random_share={random / 100}")
-    return Variant({"Mask": f"{mask}%", "Same": f"{same}%", "Random": f"{random}%"}, name, name, flags)
+    given = (f"--mask_share={mask / 100}", f"--random_share={random / 100}")
+    return Variant({"Mask": f"{mask}%", "Same": f"{same}%", "Random": f"{random}%"}, name, name, given)
