@@ -23,7 +23,7 @@ from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
 from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import is_chief
+from keras_bert.training.strategy import broadcast_from_chief, is_chief
 from keras_bert.training.trainer import Trainer
 from keras_bert.training.trainer_settings import TrainerSettings
 
@@ -184,12 +184,10 @@ def train_trials(
             model = make_model(seed=seed)
         return train(task, model, run, learning_rate, seed, eval_batch_size, strategy, **training)
 
-    def broadcast_from_chief(value):
+    def broadcast(value):
         return broadcast_from_chief(strategy, [value])[0]
 
-    trials = run_trials(
-        run_dir, configuration, learning_rates, seeds, train_trial, is_chief(strategy), broadcast_from_chief
-    )
+    trials = run_trials(run_dir, configuration, learning_rates, seeds, train_trial, is_chief(strategy), broadcast)
     return summarize(task, configuration, trials)
 
 
