@@ -1,6 +1,8 @@
-"""Which position may look at which: the mask that self-attention takes."""
+"""The mask of self-attention."""
 
 from keras import ops
+
+from keras_bert.typing import Tensor
 
 BIDIRECTIONAL = "bidirectional"
 LEFT_TO_RIGHT = "left_to_right"
@@ -8,26 +10,14 @@ RIGHT_TO_LEFT = "right_to_left"
 ATTENTION_DIRECTIONS = (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 
 
-def make_attention_mask(padding_mask, direction=BIDIRECTIONAL, sequence_ids=None):
-    """True where a token may be attended to.
+def make_attention_mask(
+    padding_mask: Tensor, direction: str = BIDIRECTIONAL, sequence_ids: Tensor | None = None
+) -> Tensor:
+    """Returns a bool tensor [batch, from, to], True where `to` may be attended to; `from` may be 1.
 
-    BERT looks both ways (paper, section 3); the paper's ablation "LTR" (section 5.1) looks left. Padding is masked as a
-    key
-    only: what a padding position itself computes is of no interest, and may look anywhere.
-
-    Args:
-        padding_mask: int or bool tensor [batch, length], nonzero where there is a token.
-        direction: "bidirectional", "left_to_right" (a token sees itself and those before it) or "right_to_left".
-        sequence_ids: int tensor [batch, length] or None. Which of several sequences packed into one row a token belongs
-            to; attention stays inside one.
-
-    Returns:
-        bool tensor [batch, from, to]; `from` is 1 where all rows are alike (it broadcasts).
-
-    Raises:
-        ValueError: if the direction is not one of the three.
-
-    Example:
+    BERT is bidirectional (paper, section 3); its ablation "LTR" (section 5.1) attends to the left. Padding is masked
+    only as a key: the output at padding is not used. `sequence_ids` [batch, length] restrict attention to one of
+    several sequences packed into a row.
 
     >>> make_attention_mask(np.array([[1, 1, 0]]), "left_to_right")[0].numpy().tolist()
     [[True, False, False], [True, True, False], [True, True, False]]

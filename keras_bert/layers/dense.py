@@ -1,38 +1,47 @@
-"""A dense layer over the last axis."""
+"""A dense layer and the activations that a BERT configuration can name."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_bert.layers.activations import get_activation
+from keras_bert.typing import Tensor
+
+# "gelu" and "gelu_new" are Hugging Face's names. They differ by up to 4.7e-4. google-research/bert writes "gelu" and
+# computes the tanh form (modeling.py); its reader translates the name.
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": lambda x: ops.gelu(x, approximate=False),  # with erf
+    "gelu_new": lambda x: ops.gelu(x, approximate=True),  # the tanh form
+    "relu": ops.relu,
+    "tanh": ops.tanh,
+    "linear": lambda x: x,
+}
+
+
+def get_activation(name: str) -> Callable[[Tensor], Tensor]:
+    """Returns the function of a `hidden_act`."""
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"unknown activation: hidden_act={name!r}; allowed are {sorted(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(keras.layers.Layer):
-    """`activation(x @ kernel + bias)` over the last axis, as one matrix product of two dimensions.
+    """`activation(x @ kernel + bias)` over the last axis, [..., input size] -> [..., units].
 
-    Keras' own Dense multiplies a batch of matrices, whose gradient for the kernel is a batch of products summed
-    afterwards; flattened to two dimensions it is one product (google-research/bert, modeling.py, does the same).
-
-    Args:
-        units: int. Size of the last axis of the output.
-        activation: str. One of the names of `get_activation`.
-        initializer_range: float. Standard deviation of the truncated normal that the kernel starts from; the bias is
-            zero.
-        seed: int or None. Seed of the initial kernel.
-
-    Inputs:
-        float tensor [..., input size].
-
-    Outputs:
-        float tensor [..., units].
-
-    Example:
-
-    >>> tuple(Dense(3)(np.ones([2, 5, 4])).shape)
-    (2, 5, 3)
+    Inputs are flattened to two dimensions, as in google-research/bert (modeling.py): Keras' own Dense multiplies a
+    batch of matrices, whose gradient for the kernel is a batch of products that are summed afterwards.
     """
 
-    def __init__(self, units, activation="linear", initializer_range=0.02, seed=None, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        activation: str = "linear",
+        initializer_range: float = 0.02,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.activation = activation
@@ -40,7 +49,7 @@ class Dense(keras.layers.Layer):
         self.seed = seed
         self._activation_function = get_activation(activation)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates `kernel` [input size, units] and `bias` [units]."""
         self.kernel = self.add_weight(
             name="kernel",
@@ -49,7 +58,7 @@ class Dense(keras.layers.Layer):
         )
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 
-    def call(self, x, training=False):
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
         """Maps the last axis of `x`."""
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [rows, input size]
         if keras.backend.backend() == "tensorflow":
@@ -61,12 +70,12 @@ class Dense(keras.layers.Layer):
             rows = self._activation_function(ops.matmul(rows, self.kernel) + self.bias)  # [rows, units]
         return ops.reshape(rows, (*ops.shape(x)[:-1], self.units))
 
-    def compute_output_shape(self, input_shape):
-        """The input's shape with `units` as the last axis."""
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Returns the input's shape with `units` as the last axis."""
         return (*input_shape[:-1], self.units)
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {
             **super().get_config(),
             "units": self.units,

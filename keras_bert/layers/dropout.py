@@ -1,33 +1,22 @@
-"""Dropout whose draws differ between the replicas of a distribution strategy."""
+"""Dropout with different masks on the replicas of a distribution strategy."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_bert.typing import Tensor
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dropout(keras.layers.Layer):
-    """Sets elements to zero at random while training, and scales the others up (paper, appendix A.2).
+    """Zeroes elements with probability `rate` in training, and scales up the others (paper, appendix A.2).
 
-    Args:
-        rate: float in [0, 1). The probability of a zero.
-        seed: int or None. Where the random numbers start; None draws a start.
-
-    Inputs:
-        float tensor of any shape.
-
-    Outputs:
-        float tensor of the same shape and dtype; the input itself unless `training`.
-
-    Raises:
-        ValueError: if the rate is outside [0, 1).
-
-    Example:
-
-    >>> float(Dropout(0.5)(np.ones([2, 3]), training=False)[0, 0])
-    1.0
+    The state of the random numbers, which start from `seed`, is saved with the layer.
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(f"a dropout rate must be at least 0 and below 1, got {rate}")
@@ -35,10 +24,15 @@ class Dropout(keras.layers.Layer):
         self.seed = seed
         if rate:
             self.seed_generator = keras.random.SeedGenerator(seed)
+            if keras.backend.backend() == "tensorflow":
+                from keras_bert.layers.tensorflow.fast_dropout import make_trackable
+
+                # tf.train.Checkpoint does not find a SeedGenerator; a resumed run would draw other numbers.
+                self.checkpointed_seed_state = make_trackable(self.seed_generator.state)
         self.built = True
 
-    def call(self, x, training=False):
-        """Drops elements of `x` if `training`."""
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
+        """Drops elements of `x` in training."""
         if not training or not self.rate:
             return x
         if keras.backend.backend() != "tensorflow":
@@ -47,27 +41,20 @@ class Dropout(keras.layers.Layer):
 
         return dropout(x, self.rate, self.seed_generator.next())
 
-    def _trackable_children(self, save_type="checkpoint", **kwargs):
-        # Neither Keras nor tf.train.Checkpoint finds the variable by itself; a resumed run would draw other numbers.
-        children = super()._trackable_children(save_type, **kwargs)
-        if self.rate:
-            children["seed_generator_state"] = self.seed_generator.state
-        return children
-
-    def save_own_variables(self, store):
-        """Saves where the random numbers stand."""
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Saves the state of the random numbers."""
         if self.rate:
             store["seed_generator_state"] = np.array(self.seed_generator.state)
 
-    def load_own_variables(self, store):
-        """Continues the random numbers where they stood."""
+    def load_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Restores the state of the random numbers."""
         if self.rate:
             self.seed_generator.state.assign(store["seed_generator_state"])
 
-    def compute_output_shape(self, input_shape):
-        """The input's shape."""
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
+        """Returns the input's shape."""
         return input_shape
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -1,55 +1,37 @@
 """The sum of word, segment and position embeddings."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
 from keras_bert.layers.seeds import derive_seed
+from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Embeddings(keras.layers.Layer):
-    """Word, segment and position embeddings, summed, normalised, and then dropped out (paper, figure 2; modeling.py).
+    """Word, segment and position embeddings, summed, normalized, with dropout (paper, figure 2; modeling.py).
 
-    Args:
-        vocab_size: int. Rows of the word table.
-        hidden_size: int.
-        type_vocab_size: int. Rows of the segment table.
-        max_position_embeddings: int. Rows of the position table: the longest possible input.
-        hidden_dropout_prob: float. Dropout after the normalisation.
-        initializer_range: float. Standard deviation of the initial tables.
-        layer_norm_eps: float. Added to the variance.
-        seed: int or None. Seed of initial tables and dropout.
-
-    Inputs:
-        token_ids, segment_ids: int32 tensors [batch, length].
-        position_ids: int32 tensor [batch, length], or None for 0, 1, 2, ...
-
-    Outputs:
-        float tensor [batch, length, hidden].
-
-    Raises:
-        ValueError: if the input is known to be longer than the position table.
-
-    Example:
-
-    >>> tuple(Embeddings(10, 8)(np.zeros([1, 3], "int32"), np.zeros([1, 3], "int32")).shape)
-    (1, 3, 8)
+    Takes `token_ids` and `segment_ids`, int32 [batch, length], and `position_ids` or None for 0, 1, 2, ... Returns
+    float [batch, length, hidden].
     """
 
     def __init__(
         self,
-        vocab_size,
-        hidden_size,
-        type_vocab_size=2,
-        max_position_embeddings=512,
-        hidden_dropout_prob=0.1,
-        initializer_range=0.02,
-        layer_norm_eps=LAYER_NORM_EPSILON,
-        seed=None,
-        **kwargs,
-    ):
+        vocab_size: int,
+        hidden_size: int,
+        type_vocab_size: int = 2,
+        max_position_embeddings: int = 512,
+        hidden_dropout_prob: float = 0.1,
+        initializer_range: float = 0.02,
+        layer_norm_eps: float = LAYER_NORM_EPSILON,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
@@ -60,8 +42,8 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.seed = seed
 
-    def build(self, token_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
-        """Creates the three tables, the normalisation and the dropout."""
+    def build(self, token_ids_shape: Any = None, segment_ids_shape: Any = None, position_ids_shape: Any = None) -> None:
+        """Creates the three tables, the layer norm and the dropout."""
         self.token_embeddings = self._table("token_embeddings", self.vocab_size)
         self.segment_embeddings = self._table("segment_embeddings", self.type_vocab_size)
         self.position_embeddings = self._table("position_embeddings", self.max_position_embeddings)
@@ -71,11 +53,13 @@ class Embeddings(keras.layers.Layer):
             self.hidden_dropout_prob, derive_seed(self.seed, "dropout"), dtype=self.dtype_policy, name="dropout"
         )
 
-    def call(self, token_ids, segment_ids, position_ids=None, training=False):
-        """Looks up and sums the three embeddings of every token."""
+    def call(
+        self, token_ids: Tensor, segment_ids: Tensor, position_ids: Tensor | None = None, training: bool = False
+    ) -> Tensor:
+        """Sums the three embeddings of every token."""
         embedded = ops.take(self.token_embeddings, token_ids, axis=0)  # [batch, length, hidden]
-        # A product with one-hot rows, as in modeling.py: with so few rows it is faster than a look-up, above all
-        # backwards.
+        # A product with one-hot rows, as in modeling.py: for so few rows it is faster than a lookup, mostly in the
+        # backward pass.
         segments = ops.one_hot(segment_ids, self.type_vocab_size, dtype=embedded.dtype)
         embedded = embedded + ops.matmul(segments, self.segment_embeddings)
         if position_ids is None:
@@ -84,7 +68,7 @@ class Embeddings(keras.layers.Layer):
             embedded = embedded + ops.take(self.position_embeddings, position_ids, axis=0)
         return self.dropout(self.layer_norm(embedded), training=training)
 
-    def _first_positions(self, token_ids):
+    def _first_positions(self, token_ids: Tensor) -> Tensor:
         length = token_ids.shape[1]
         if length is not None and length > self.max_position_embeddings:
             raise ValueError(
@@ -93,20 +77,21 @@ class Embeddings(keras.layers.Layer):
             )
         return self.position_embeddings[None, : ops.shape(token_ids)[1]]  # [1, length, hidden]
 
-    def _table(self, name, rows):
-        # Tables stay out of autocasting: casting the few rows that were looked up is far cheaper than casting the
-        # table.
+    def _table(self, name: str, rows: int) -> keras.Variable:
+        # No autocasting: casting the few rows that are looked up is far cheaper than casting the table.
         initializer = keras.initializers.TruncatedNormal(
             stddev=self.initializer_range, seed=derive_seed(self.seed, name)
         )
         return self.add_weight(name=name, shape=(rows, self.hidden_size), initializer=initializer, autocast=False)
 
-    def compute_output_shape(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):
+    def compute_output_shape(
+        self, token_ids_shape: Sequence[int | None], segment_ids_shape: Any = None, position_ids_shape: Any = None
+    ) -> tuple[int | None, ...]:
         """[batch, length, hidden]."""
         return (*token_ids_shape, self.hidden_size)
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,

@@ -1,63 +1,64 @@
-"""The vector that stands for the whole input."""
+"""Vectors of selected tokens of a row, and the pooler."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert.layers.dense import Dense
-from keras_bert.layers.gather import gather_positions
+from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Dense):
-    """A dense layer with tanh on one token of each row: the first, [CLS] (paper, section 3; google-research/bert,
-    modeling.py), unless others are named.
+    """A dense layer with tanh on one token of each row (paper, section 3; google-research/bert, modeling.py).
 
-    Args:
-        units: int. The hidden size.
-        activation: str. tanh, as published.
-        initializer_range: float. Standard deviation of the initial kernel.
-        seed: int or None. Seed of the initial kernel.
-
-    Inputs:
-        sequence_output: float tensor [batch, length, hidden].
-        positions: int tensor [batch], the place of the token in each row; left out, the first.
-
-    Outputs:
-        float tensor [batch, units].
-
-    Example:
-
-    >>> tuple(Pooler(8)(np.ones([2, 3, 8])).shape)
-    (2, 8)
+    Takes the sequence output [batch, length, hidden] and `positions` [batch]; without them, the first token, [CLS], is
+    used. Returns float [batch, units].
     """
 
-    def __init__(self, units, activation="tanh", initializer_range=0.02, seed=None, **kwargs):
+    def __init__(
+        self,
+        units: int,
+        activation: str = "tanh",
+        initializer_range: float = 0.02,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(units, activation, initializer_range, seed, **kwargs)
 
-    def call(self, sequence_output, positions=None, training=False):
-        """Maps the vector of one token of each row."""
+    def call(  # type: ignore[override]  # unlike a dense layer, it selects tokens
+        self, sequence_output: Tensor, positions: Tensor | None = None, training: bool = False
+    ) -> Tensor:
+        """Returns the pooled vector of each row."""
         if positions is None:
             token = sequence_output[:, 0]
         else:
             token = gather_positions(sequence_output, positions[:, None])[:, 0]
         return super().call(token, training=training)
 
-    def compute_output_shape(self, input_shape, positions_shape=None):
+    def compute_output_shape(
+        self, input_shape: Sequence[int | None], positions_shape: Any = None
+    ) -> tuple[int | None, ...]:
         """[batch, units]."""
         return (input_shape[0], self.units)
 
 
-def last_positions(padding_mask):
-    """Where the last token of each row is that is no padding: the one that sees all where attention goes from left to
-    right (GPT's way: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.2).
+def gather_positions(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Returns the vectors [batch, number, size] at `positions` [batch, number] of `hidden` [batch, length, size]."""
+    batch, length, size = ops.shape(hidden)
+    # One gather of flat rows: its gradient is one scatter-add, and a position given twice counts twice.
+    rows = ops.cast(positions, "int32") + length * ops.arange(batch, dtype="int32")[:, None]
+    flat = ops.take(ops.reshape(hidden, (-1, size)), ops.reshape(rows, (-1,)), axis=0)
+    return ops.reshape(flat, (batch, ops.shape(positions)[1], size))
 
-    Args:
-        padding_mask: int or bool tensor [batch, length], nonzero where there is a token.
 
-    Returns:
-        int32 tensor [batch]; 0 for a row that is all padding.
+def last_positions(padding_mask: Tensor) -> Tensor:
+    """Returns the position of the last token of each row, int32 [batch]; 0 if a row is all padding.
 
-    Example:
+    With left-to-right attention, this token sees the whole input (Radford et al. 2018, "Improving Language
+    Understanding by Generative Pre-Training", section 3.2).
 
     >>> last_positions(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]])).numpy().tolist()
     [1, 2, 0]

@@ -1,26 +1,19 @@
-"""Seeds for the parts of a layer, derived from the one seed that the caller gave."""
+"""Seeds for the parts of a model, derived from a single seed."""
 
 import zlib
+from typing import overload
 
 
-def derive_seed(seed, name):
-    """A seed for the part called `name`, different for every name and the same for the same pair.
+@overload
+def derive_seed(seed: int, name: str) -> int: ...
+@overload
+def derive_seed(seed: None, name: str) -> None: ...
+@overload
+def derive_seed(seed: int | None, name: str) -> int | None: ...
+def derive_seed(seed: int | None, name: str) -> int | None:
+    """Returns a seed for a part of a model, different for each name; None if `seed` is None, for a random one.
 
-    Two weights that share one seed would start with identical values, so each part needs its own.
-
-    Args:
-        seed: int or None. The seed of the whole; None means "draw one at random".
-        name: str. The name of the part, unique within the whole.
-
-    Returns:
-        int in [0, 2**31), or None if `seed` is None.
-
-    Example:
-
-    >>> derive_seed(7, "query") != derive_seed(7, "output")
-    True
-    >>> derive_seed(None, "query") is None
-    True
+    Two weights with the same seed would start with identical values.
     """
     if seed is None:
         return None

@@ -1,4 +1,7 @@
-"""One layer of the encoder: attention, then a feed-forward network."""
+"""One layer of the encoder: attention and a feed-forward network."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -7,49 +10,29 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.self_attention import SelfAttention
+from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TransformerBlock(keras.layers.Layer):
-    """Self-attention and a feed-forward network, each added to its input and then normalised (google-research/bert,
-    modeling.py).
+    """Self-attention and a feed-forward network, each followed by dropout, residual and layer norm (modeling.py of
+    google-research/bert).
 
-    Args:
-        num_attention_heads: int.
-        intermediate_size: int. Width of the feed-forward network.
-        hidden_act: str. Its activation, one of the names of `get_activation`.
-        hidden_dropout_prob: float. Dropout on what is added to the input; there is none after the activation.
-        attention_probs_dropout_prob: float. Dropout on the attention probabilities.
-        initializer_range: float. Standard deviation of the initial kernels.
-        layer_norm_eps: float. Added to the variance in both normalisations.
-        seed: int or None. Seed of initial kernels and dropout.
-
-    Inputs:
-        hidden_states: float tensor [batch, length, hidden].
-        attention_mask: bool tensor [batch, from, to]; `from` may be 1.
-
-    Outputs:
-        float tensor [batch, length, hidden]; with `return_attention_scores`, a pair of it and float32 [batch, heads,
-        from, to].
-
-    Example:
-
-    >>> tuple(TransformerBlock(2, 16)(np.ones([1, 3, 8]), np.ones([1, 1, 3], bool)).shape)
-    (1, 3, 8)
+    Inputs and outputs as for `SelfAttention`. There is no dropout after the activation.
     """
 
     def __init__(
         self,
-        num_attention_heads,
-        intermediate_size,
-        hidden_act="gelu_new",
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        initializer_range=0.02,
-        layer_norm_eps=LAYER_NORM_EPSILON,
-        seed=None,
-        **kwargs,
-    ):
+        num_attention_heads: int,
+        intermediate_size: int,
+        hidden_act: str = "gelu_new",
+        hidden_dropout_prob: float = 0.1,
+        attention_probs_dropout_prob: float = 0.1,
+        initializer_range: float = 0.02,
+        layer_norm_eps: float = LAYER_NORM_EPSILON,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_attention_heads = num_attention_heads
         self.intermediate_size = intermediate_size
@@ -60,8 +43,8 @@ class TransformerBlock(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.seed = seed
 
-    def build(self, hidden_states_shape, attention_mask_shape=None):
-        """Creates the parts in the order in which they are used."""
+    def build(self, hidden_states_shape: Sequence[int], attention_mask_shape: Any = None) -> None:
+        """Creates the sublayers in forward order."""
         hidden_size = hidden_states_shape[-1]
         self.self_attention = SelfAttention(
             self.num_attention_heads,
@@ -84,7 +67,13 @@ class TransformerBlock(keras.layers.Layer):
         self.output_projection.build((*hidden_states_shape[:-1], self.intermediate_size))
         self.output_layer_norm.build(hidden_states_shape)
 
-    def call(self, hidden_states, attention_mask, training=False, return_attention_scores=False):
+    def call(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor,
+        training: bool = False,
+        return_attention_scores: bool = False,
+    ) -> Any:
         """Runs attention and the feed-forward network."""
         residual = hidden_states
         attended = self.self_attention(
@@ -102,22 +91,24 @@ class TransformerBlock(keras.layers.Layer):
         hidden_states = self.output_layer_norm(residual + hidden_states)
         return (hidden_states, scores) if return_attention_scores else hidden_states
 
-    def _dense(self, name, units, activation):
+    def _dense(self, name: str, units: int, activation: str) -> Dense:
         seed = derive_seed(self.seed, name)
         return Dense(units, activation, self.initializer_range, seed, dtype=self.dtype_policy, name=name)
 
-    def _dropout(self, name):
+    def _dropout(self, name: str) -> Dropout:
         return Dropout(self.hidden_dropout_prob, derive_seed(self.seed, name), dtype=self.dtype_policy, name=name)
 
-    def _layer_norm(self, name):
+    def _layer_norm(self, name: str) -> LayerNorm:
         return LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name=name)
 
-    def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
-        """The input's shape."""
+    def compute_output_shape(
+        self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None
+    ) -> Sequence[Any]:
+        """Returns the shape of the hidden states."""
         return hidden_states_shape
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {
             **super().get_config(),
             "num_attention_heads": self.num_attention_heads,

@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
-from keras_bert.layers.gather import gather_positions
 from keras_bert.layers.masked_lm_head import MaskedLMHead
+from keras_bert.layers.pooler import gather_positions
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE

@@ -37,3 +37,13 @@ def test_no_dropout_without_training():
 def test_rate_out_of_range(rate):
     with pytest.raises(ValueError, match="at least 0 and below 1"):
         Dropout(rate)
+
+
+def test_checkpoints_contain_the_random_state(tmp_path):
+    layer, x = Dropout(0.5, seed=3), tf.ones([8, 8])
+    path = tf.train.Checkpoint(layer=layer).write(str(tmp_path / "checkpoint"))
+    expected = np.array(layer(x, training=True))
+    other = Dropout(0.5, seed=4)
+    tf.train.Checkpoint(layer=other).read(path).assert_consumed()
+    np.testing.assert_array_equal(other(x, training=True), expected)
+    assert not layer.weights

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.layers.gather import gather_positions
+from keras_bert.layers.pooler import gather_positions
 
 
 def test_a_position_given_twice_counts_twice():

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.layers.activations import get_activation
-from keras_bert.layers.dense import Dense
+from keras_bert.layers.dense import Dense, get_activation
 from keras_bert.layers.embeddings import Embeddings
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.pooler import Pooler

@@ -1,6 +1,5 @@
-"""The part of this room that needs TensorFlow: fast paths that the layers take when Keras runs on it.
+"""Fast paths that the layers take when Keras runs on TensorFlow.
 
-Each computes what its layer's `keras.ops` form computes, and brings a gradient written by hand that passes over the
-activations less often than the one TensorFlow would derive. These gradients cannot be differentiated again: trying to
-raises.
+Each computes what its layer's `keras.ops` form computes, with a handwritten gradient that reads the activations less
+often than TensorFlow's own. These gradients cannot be differentiated again: doing so raises.
 """

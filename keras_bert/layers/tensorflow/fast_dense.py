@@ -1,45 +1,38 @@
-"""A dense layer's product, bias and activation, with a gradient written by hand."""
+"""The product, bias and activation of a dense layer, with a handwritten gradient."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.layers.tensorflow.custom_gradients import custom_gradient, first_order_only, sum_over_rows
 
 
-def dense(rows, kernel, bias, activation, activation_function, training):
-    """`activation(rows @ kernel + bias)`.
+def dense(
+    rows: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    activation: str,
+    activation_function: Callable[[tf.Tensor], tf.Tensor],
+    training: bool,
+) -> tf.Tensor:
+    """Returns `activation(rows @ kernel + bias)`; all tensors have the same dtype.
 
-    While training the activation is computed in float32 together with its slope, which is kept for the gradient in the
-    place of the activation's input: one product then makes the gradient. Otherwise the graph holds product, bias and
-    activation in the form in which TensorFlow fuses them into one operation.
-
-    Args:
-        rows: float tensor [rows, input size].
-        kernel: tensor or variable [input size, units] of the same dtype.
-        bias: tensor or variable [units] of the same dtype.
-        activation: str. One of the names of `get_activation`.
-        activation_function: what `get_activation` gives for it.
-        training: bool. Whether a gradient is likely to be asked for; it is right in either case.
-
-    Returns:
-        Tensor [rows, units] of the same dtype.
-
-    Example:
-
-    >>> dense(tf.ones([1, 2]), tf.ones([2, 1]), tf.ones([1]), "linear", lambda x: x, training=False).numpy().tolist()
-    [[3.0]]
+    In training, the activation is computed in float32 together with its derivative, which is kept for the gradient
+    instead of the activation's input: the gradient then takes one product. Otherwise the graph contains product, bias
+    and activation in the form that TensorFlow fuses into one operation. The gradient is correct in both cases.
     """
 
     @custom_gradient
-    def product(rows, kernel, bias):
+    def product(rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
         before = tf.nn.bias_add(tf.matmul(rows, kernel), bias)
         if training:
             after, slope = _value_and_slope(before, activation)
         else:
             after, slope = activation_function(before), None
 
-        def gradient(d_after):
+        def gradient(d_after: tf.Tensor) -> Any:
             d_before = d_after
             if activation != "linear":
                 d_before *= _value_and_slope(before, activation)[1] if slope is None else slope
@@ -51,41 +44,41 @@ def dense(rows, kernel, bias, activation, activation_function, training):
 
         return after, gradient
 
-    # Read here: of a variable, a gradient of one's own would have to make the gradient by itself.
+    # Converted here: for variables, a custom gradient has to return their gradients separately.
     return product(rows, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
 
 
-def _value_and_slope(x, activation):
-    """The activation and its derivative at `x`, computed in float32 and rounded to the dtype of `x`."""
+def _value_and_slope(x: tf.Tensor, activation: str) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Returns the activation and its derivative at `x`, computed in float32 and rounded to the dtype of `x`."""
     if activation == "linear":
         return x, None
     value, slope = _VALUES_AND_SLOPES[activation](tf.cast(x, tf.float32))
     return tf.cast(value, x.dtype), tf.cast(slope, x.dtype)
 
 
-def _gelu(x):
+def _gelu(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     probability = 0.5 * tf.math.erf(math.sqrt(0.5) * x) + 0.5
-    # Written as products: TensorFlow would join square, negation and exponential to one operation that is slower.
+    # As products: TensorFlow would fuse square, negation and exponential into a slower operation.
     exponent = (-0.5 * x) * x
     return x * probability, probability + tf.exp(exponent) * ((1.0 / math.sqrt(2.0 * math.pi)) * x)
 
 
-def _gelu_new(x):
+def _gelu_new(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     factor, cubic = math.sqrt(2.0 / math.pi), 0.044715  # arXiv 1606.08415, section 2
     square = tf.square(x)
     tanh = tf.tanh(x * (factor + (factor * cubic) * square))
     half = 0.5 * tanh + 0.5
-    # TanhGrad is (1 - tanh * tanh) * dy in one pass.
+    # TanhGrad computes (1 - tanh * tanh) * dy in one pass.
     inner = x * (0.5 * factor + (1.5 * factor * cubic) * square)
     return x * half, half + tf.raw_ops.TanhGrad(y=tanh, dy=inner)
 
 
-def _tanh(x):
+def _tanh(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     value = tf.tanh(x)
     return value, 1.0 - tf.square(value)
 
 
-def _relu(x):
+def _relu(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.nn.relu(x), tf.cast(x > 0.0, x.dtype)
 
 

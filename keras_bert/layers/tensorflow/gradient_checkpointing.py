@@ -1,66 +1,53 @@
-"""Activations that are computed again for the gradient instead of being kept (arXiv 1604.06174)."""
+"""Gradient checkpointing: recomputes activations in the backward pass to save memory (arXiv 1604.06174)."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.eager.record import stop_recording
 
-from keras_bert.layers.tensorflow.custom_gradients import custom_gradient, first_order_only
+from keras_bert.layers.tensorflow.custom_gradients import custom_gradient, first_order_only, stop_recording
 
 
-def recompute_in_gradient(layer, x, *constants):
-    """What a layer gives while training, of which only the input is kept until the gradient is computed.
+def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, *constants: tf.Tensor) -> tf.Tensor:
+    """Returns `layer(x, *constants, training=True)`, of which only `x` is kept for the gradient.
 
-    The layer runs once more then, with the same random numbers: the gradient is the same as without.
-
-    Args:
-        layer: a built Keras layer whose `call` takes `x`, the constants and `training`.
-        x: float tensor.
-        *constants: tensors that have no gradient.
-
-    Returns:
-        The layer's output.
-
-    Example:
-
-    >>> layer = keras.layers.Dense(2)
-    >>> layer.build((None, 3))
-    >>> tuple(recompute_in_gradient(layer, tf.ones([1, 3])).shape)
-    (1, 2)
+    The backward pass runs the built layer again with the same random numbers, so that the gradient does not change.
+    `constants` have no gradient.
     """
     weights = {id(variable) for variable in layer.weights}
     generators = [variable for variable in layer.variables if id(variable) not in weights]  # their states
-    # Read here: the second run would find them moved on.
+    # Read now: the first run advances them.
     states = [tf.identity(generator.value) for generator in generators]
 
-    def compute(x):
+    def compute(x: tf.Tensor) -> tf.Tensor:
         with keras.StatelessScope(state_mapping=list(zip(generators, states, strict=True))):
             return layer(x, *constants, training=True)
 
-    @custom_gradient  # `tf.recompute_grad` would keep every graph that it was ever used in
-    def run(x):
+    @custom_gradient  # `tf.recompute_grad` keeps every graph that it is used in alive
+    def run(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         with stop_recording():
             output = compute(x)
 
-        def gradient(upstream, variables=None):
+        def gradient(upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple[tf.Tensor, Any]:
             variables = list(variables or ())
             with tf.GradientTape() as tape:
-                again = _after(upstream, x)
+                again = _delay_until(upstream, x)
                 tape.watch([again, *variables])
                 recomputed = compute(again)
-            of_x, *of_variables = tape.gradient(recomputed, [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
-            return first_order_only(of_x), of_variables
+            d_x, *d_variables = tape.gradient(recomputed, [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
+            return first_order_only(d_x), d_variables
 
         return output, gradient
 
     output = run(x)
     for generator in generators:
-        generator.assign(generator.value + tf.constant([0, 1], generator.dtype))  # as Keras counts a draw
+        generator.assign(generator.value + tf.constant([0, 1], generator.dtype))  # as Keras advances it per draw
     return output
 
 
-def _after(upstream, x):
-    """`x`, but only once `upstream` has come; else a compiler would see that it has been computed with before, and keep
-    what came out."""
+def _delay_until(upstream: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Returns `x` with a dependency on `upstream`; otherwise a compiler would merge both runs and keep the results."""
     if tf.executing_eagerly():
         return tf.identity(x)
     first = tf.reduce_max(tf.reshape(upstream, [-1])[:1])
