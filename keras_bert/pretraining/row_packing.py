@@ -27,11 +27,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def first_fit(
-    lengths: np.ndarray,
-    capacity: int,
-    max_instances: int | None = None,
-    predictions: np.ndarray | None = None,
-    max_predictions: int | None = None,
+    lengths: np.ndarray, predictions: np.ndarray, capacity: int, max_instances: int, max_predictions: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Assigns instances to rows: the longest first, each to the first row that has room for it.
 
@@ -45,26 +41,17 @@ def first_fit(
     `max_instances` instances and `max_predictions` masked tokens. Returns the row of each instance and its offset in
     that row, int64 `[instances]`.
 
-    >>> rows, offsets = first_fit([3, 6, 2, 5], capacity=8)
+    >>> rows, offsets = first_fit([3, 6, 2, 5], [0, 1, 0, 1], capacity=8, max_instances=4, max_predictions=2)
     >>> rows.tolist(), offsets.tolist()
     ([1, 0, 0, 1], [5, 0, 6, 0])
     """
-    bounds = {"capacity": capacity, "max_instances": max_instances, "max_predictions": max_predictions}
-    _check_bounds(**bounds)
-    lengths = np.asarray(lengths, "int64")
-    if (predictions is None) != (max_predictions is None):
-        raise ValueError("predictions and max_predictions must be given together")
-    predictions = np.zeros_like(lengths) if predictions is None else np.asarray(predictions, "int64")
-    if lengths.ndim != 1 or lengths.shape != predictions.shape:
-        raise ValueError(
-            f"lengths and predictions must have the shape [instances], got {lengths.shape} and {predictions.shape}"
-        )
+    lengths, predictions = np.asarray(lengths, "int64"), np.asarray(predictions, "int64")
     _check_range("tokens", lengths, 1, capacity, "truncate or split longer instances, or use longer rows")
     _check_range("predictions", predictions, 0, max_predictions, "raise max_predictions, or mask fewer tokens")
 
     order = np.lexsort((-predictions, -lengths))
     needs = np.stack([lengths, np.ones_like(lengths), predictions])[:, order]
-    rows, used = _place_sorted(needs, [len(lengths) if bound is None else bound for bound in bounds.values()])
+    rows, used = _place_sorted(needs, [capacity, max_instances, max_predictions])
     placed = np.empty([2, len(lengths)], "int64")
     placed[:, order] = rows, used
     return placed[0], placed[1]
@@ -149,7 +136,7 @@ def pack_instances(
     lengths = arrays["padding_mask"].sum(axis=1, dtype="int64")
     is_predicted = arrays["masked_weights"] != 0
     predictions = is_predicted.sum(axis=1, dtype="int64")
-    rows, offsets = first_fit(lengths, sequence_length, max_instances, predictions, max_predictions)
+    rows, offsets = first_fit(lengths, predictions, sequence_length, max_instances, max_predictions)
     placement = _Placement.from_first_fit(rows, offsets)
     return {
         **_pack_tokens(arrays, lengths, placement, sequence_length),
@@ -354,14 +341,14 @@ def _check_names(instances: Any) -> None:
         raise ValueError(f"instances must be a dict of {sorted(_INSTANCE_NAMES)}, got {names}")
 
 
-def _check_bounds(**bounds: int | None) -> None:
+def _check_bounds(**bounds: int) -> None:
     for name, value in bounds.items():
-        if value is not None and value < 1:
+        if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def _check_range(name: str, values: np.ndarray, minimum: int, maximum: int | None, advice: str) -> None:
-    if not len(values) or (values.min() >= minimum and (maximum is None or values.max() <= maximum)):
+def _check_range(name: str, values: np.ndarray, minimum: int, maximum: int, advice: str) -> None:
+    if not len(values) or (minimum <= values.min() and values.max() <= maximum):
         return
     wrong = int(np.argmin(values) if values.min() < minimum else np.argmax(values))
     raise ValueError(

@@ -1,5 +1,6 @@
 """Instances made on the fly equal those of the files, with a new order and new masks in each epoch."""
 
+import functools
 import os
 from collections import Counter
 
@@ -30,6 +31,15 @@ def plan(tmp_path_factory):
     plan = plan_shards(paths, SHARD_BYTES)
     assert len(plan) == 5
     return plan
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cached_makers():
+    """Makes the graph of each settings once."""
+    make = functools.cache(lambda settings: InstanceMaker(tokenizer(), settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_the_fly, "InstanceMaker", lambda _, settings: make(settings))
+        yield
 
 
 @pytest.fixture
@@ -95,10 +105,9 @@ def test_workers_split_the_shards_of_an_epoch(plan, shards_read):
 
 
 def test_a_worker_continues_with_the_next_epoch(plan):
-    for worker in range(2):
-        stream = epoch_rows(plan, 1, epochs=2, worker_index=worker, num_workers=2)
-        parts = [epoch_rows(plan, epoch, worker_index=worker, num_workers=2) for epoch in (1, 2)]
-        assert Counter(stream) == Counter(parts[0] + parts[1])
+    stream = epoch_rows(plan, 1, epochs=2, worker_index=1, num_workers=2)
+    parts = [epoch_rows(plan, epoch, worker_index=1, num_workers=2) for epoch in (1, 2)]
+    assert Counter(stream) == Counter(parts[0] + parts[1])
 
 
 def test_masks_change_in_each_epoch(plan):
@@ -178,9 +187,8 @@ def take_rows(iterator, number):
     return rows(next(iterator) for _ in range(number))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_restored_iterator_continues(plan, tmp_path, workers):
-    batches, again = (text_batches(plan, tokenizer(), settings(), 8, num_workers=workers) for _ in range(2))
+def test_a_restored_iterator_continues(plan, tmp_path):
+    batches, again = (text_batches(plan, tokenizer(), settings(), 8, num_workers=2) for _ in range(2))
     expected = rows(batches.take(35))
     for position in (0, 1, 9, 20):  # a shard has about 20 instances, an epoch about 100
         restored = saved_and_restored(batches, again, position, tmp_path / "place")
@@ -193,8 +201,8 @@ def test_a_restored_iterator_reads_only_open_shards_again(tmp_path, shards_read)
     plan = write_shards(tmp_path, [640, *[64] * 6])
     made = settings(sequence_length=8, next_sentence="none", short_sequence_rate=0)
     batches = text_batches(plan, tokenizer(), made, batch_size=64)
-    expected = rows(batches.take(26))
-    for position in (1, 6, 9, 18):
+    expected = rows(batches.take(17))
+    for position in (1, 9):
         shards_read.clear()
         restored = saved_and_restored(batches, batches, position, tmp_path / "place")
         read_before = len(shards_read)

@@ -90,13 +90,10 @@ def in_any_order(instances):
     return sorted(instances, key=repr)
 
 
-def fullness(lengths, capacity, *bounds):
-    rows, _ = first_fit(lengths, capacity, *bounds)
+def fullness(lengths, capacity, max_instances, max_predictions):
+    predictions = np.maximum(np.rint(0.15 * lengths).astype(int), 1)
+    rows, _ = first_fit(lengths, predictions, capacity, max_instances, max_predictions)
     return np.sum(lengths) / ((rows.max() + 1) * capacity)
-
-
-def predictions_of(lengths):
-    return np.maximum(np.rint(0.15 * lengths).astype(int), 1)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -105,15 +102,16 @@ def test_first_fit_equals_the_reference(seed):
     capacity = int(generator.integers(1, 70))
     lengths = generator.integers(1, generator.integers(1, capacity + 1) + 1, 150)
     predictions = generator.integers(0, generator.integers(1, 8), 150)
-    for max_instances in (None, 1, 3, 200):
-        for bounds in ((), (predictions, 8), (np.zeros(150, int), 1)):
-            rows, offsets = first_fit(lengths, capacity, max_instances, *bounds)
-            expected = sequence_packing.place_first_fit(lengths.tolist(), capacity, max_instances, *bounds)
+    for max_instances in (1, 3, 200):
+        for max_predictions in (8, 1000):
+            bounds = (capacity, max_instances, max_predictions)
+            rows, offsets = first_fit(lengths, predictions, *bounds)
+            expected = sequence_packing.place_first_fit(lengths.tolist(), predictions.tolist(), *bounds)
             assert (rows.tolist(), offsets.tolist()) == expected
 
 
 def test_no_instances_need_no_rows():
-    assert [array.tolist() for array in first_fit([], 8, 2)] == [[], []]
+    assert [array.tolist() for array in first_fit([], [], 8, 2, 2)] == [[], []]
     instances = {name: array[:0] for name, array in padded(random_instances(3)).items()}
     assert pack_instances(instances, **CAPS)["masked_weights"].shape == (0, 9)
 
@@ -149,10 +147,9 @@ def test_weights_of_predictions_are_kept():
 def test_rows_of_random_lengths_are_full():
     lengths = np.clip(np.random.default_rng(0).lognormal(3.6, 0.7, 4096).astype(int), 5, 512)
     assert lengths.mean() < 0.1 * 512
-    assert fullness(lengths, 512) > 0.99
-    assert fullness(lengths, 512, 128, predictions_of(lengths), 96) > 0.99
+    assert fullness(lengths, 512, 128, 96) > 0.99
     # A tight bound: rows have as many instances as it allows.
-    assert fullness(lengths, 512, 3) == pytest.approx(3 * lengths.mean() / 512, rel=0.02)
+    assert fullness(lengths, 512, 3, 96) == pytest.approx(3 * lengths.mean() / 512, rel=0.02)
 
 
 def test_packed_instances_have_the_outputs_of_single_ones():
@@ -163,7 +160,7 @@ def test_packed_instances_have_the_outputs_of_single_ones():
     rows = pack_instances(instances, sequence_length=64, max_instances=8, max_predictions=40)
     together = encoder({name: rows[name] for name in (*inputs, "sequence_ids", "position_ids")})["sequence_output"]
     lengths = instances["padding_mask"].sum(axis=1)
-    placed, offsets = first_fit(lengths, 64, 8, instances["masked_weights"].sum(axis=1), 40)
+    placed, offsets = first_fit(lengths, instances["masked_weights"].sum(axis=1), 64, 8, 40)
     assert np.bincount(placed).max() > 2
     for instance, (row, offset, length) in enumerate(zip(placed, offsets, lengths, strict=True)):
         np.testing.assert_allclose(together[row, offset : offset + length], alone[instance, :length], atol=1e-5)
@@ -233,14 +230,9 @@ def test_a_restored_iterator_continues(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([3, 9, 4], 8), "instance 1 has 9 tokens, but a row takes instances of 1 to 8; truncate or split"),
-        (([3, 0], 8), "instance 1 has 0 tokens, but a row takes instances of 1 to 8"),
-        (([3, 4], 8, 2, [1, 6], 5), "instance 1 has 6 predictions, but a row takes instances of 0 to 5; raise max_pre"),
-        (([3], 0), "capacity must be at least 1, got 0"),
-        (([3], 8, 0), "max_instances must be at least 1, got 0"),
-        (([3], 8, 1, [1], 0), "max_predictions must be at least 1, got 0"),
-        (([3, 4], 8, 1, [1], 1), r"lengths and predictions must have the shape \[instances\], got \(2,\) and \(1,\)"),
-        (([3, 4], 8, 1, [1, 1]), "predictions and max_predictions must be given together"),
+        (([3, 9, 4], [1] * 3, 8, 2, 5), "instance 1 has 9 tokens, but a row takes instances of 1 to 8; truncate or"),
+        (([3, 0], [1] * 2, 8, 2, 5), "instance 1 has 0 tokens, but a row takes instances of 1 to 8"),
+        (([3, 4], [1, 6], 8, 2, 5), "instance 1 has 6 predictions, but a row takes instances of 0 to 5; raise max_pre"),
     ],
 )
 def test_first_fit_refuses_invalid_arguments(arguments, message):

@@ -1,9 +1,8 @@
 """First-fit decreasing, and rows of packed instances, slowly: one instance and one token after another."""
 
 
-def place_first_fit(lengths, capacity, max_instances=None, predictions=None, max_predictions=None):
+def place_first_fit(lengths, predictions, capacity, max_instances, max_predictions):
     """Rows and offsets of the instances, as two lists."""
-    predictions = predictions if predictions is not None else [0] * len(lengths)
     contents = []  # of each row: the numbers of the instances in it
     rows, offsets = [None] * len(lengths), [None] * len(lengths)
     for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], -predictions[number], number)):
@@ -13,9 +12,9 @@ def place_first_fit(lengths, capacity, max_instances=None, predictions=None, max
             together = [*contents[row], number]
             if sum(lengths[i] for i in together) > capacity:
                 continue
-            if max_instances is not None and len(together) > max_instances:
+            if len(together) > max_instances:
                 continue
-            if max_predictions is not None and sum(predictions[i] for i in together) > max_predictions:
+            if sum(predictions[i] for i in together) > max_predictions:
                 continue
             rows[number], offsets[number] = row, sum(lengths[i] for i in contents[row])
             contents[row] = together
@@ -27,9 +26,9 @@ def pack(instances, sequence_length, max_instances, max_predictions):
     """Rows as a dict of lists of lists, from instances that are dicts of lists without padding."""
     rows, offsets = place_first_fit(
         [len(instance["token_ids"]) for instance in instances],
+        [len(instance["masked_positions"]) for instance in instances],
         sequence_length,
         max_instances,
-        [len(instance["masked_positions"]) for instance in instances],
         max_predictions,
     )
     of_tokens = ["token_ids", "segment_ids", "padding_mask", "sequence_ids", "position_ids"]
