@@ -34,16 +34,15 @@ class AdamWeightDecay:
         """Update in place from a dict of gradients, in which a variable may be missing."""
         self.steps += 1
         norm = global_norm(gradients.values())
-        correction = 1.0
-        if self.bias_correction:
-            correction = np.sqrt(1 - self.beta_2**self.steps) / (1 - self.beta_1**self.steps)
+        m_correction = 1 - self.beta_1**self.steps if self.bias_correction else 1.0
+        v_correction = 1 - self.beta_2**self.steps if self.bias_correction else 1.0
         for name, gradient in gradients.items():
             gradient = np.asarray(gradient, np.float64)
             if self.clip_norm is not None and norm > self.clip_norm:
                 gradient = gradient * self.clip_norm / norm
             self.m[name] = self.beta_1 * self.m[name] + (1 - self.beta_1) * gradient
             self.v[name] = self.beta_2 * self.v[name] + (1 - self.beta_2) * gradient**2
-            update = correction * self.m[name] / (np.sqrt(self.v[name]) + self.epsilon)
+            update = self.m[name] / m_correction / (np.sqrt(self.v[name] / v_correction) + self.epsilon)
             if name in self.decayed:
                 update = update + self.weight_decay * self.variables[name]
             self.variables[name] = self.variables[name] - rate * update
