@@ -33,9 +33,16 @@ _LAZY_NAMES = {
     "BertQuestionPreprocessor": "keras_bert.text.question_preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
     "BertWordPreprocessor": "keras_bert.text.word_preprocessor",
+    "FineTuningRecipe": "keras_bert.finetuning.recipe",
+    "FineTuningRuntime": "keras_bert.finetuning.runtime",
+    "PretrainingData": "keras_bert.finetuning.pretraining_data",
+    "PretrainingRecipe": "keras_bert.finetuning.pretraining_recipe",
+    "RuntimeSettings": "keras_bert.finetuning.runtime",
     "Trainer": "keras_bert.training.trainer",
     "TrainerSettings": "keras_bert.training.trainer_settings",
     "WarmupSchedule": "keras_bert.training.schedule",
+    "fine_tune": "keras_bert.finetuning.fine_tuner",
+    "pretrain": "keras_bert.finetuning.pretrain",
 }
 
 __version__ = "0.1.0"

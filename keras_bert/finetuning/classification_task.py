@@ -1,12 +1,25 @@
-"""Classification and regression of texts and pairs, as `keras_bert.finetuning.fine_tuner` wants a task."""
+"""Classification and regression of texts and pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from keras_bert.data.in_memory import log_long_texts
-from keras_bert.data.tokenized_examples import tokenize_examples
+from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
 from keras_bert.finetuning.plots import draw_confusion_matrix
-from keras_bert.finetuning.task import FineTuningTask, by_split, describe_data
+from keras_bert.finetuning.task import (
+    FineTuningTask,
+    Metrics,
+    TaskData,
+    by_split,
+    describe_data,
+    skip_if_read_only,
+)
 from keras_bert.metrics.classification import classification_report, multi_label_report
 from keras_bert.metrics.correlation import regression_report
 from keras_bert.models.classifier import BertClassifier
@@ -14,165 +27,122 @@ from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.weights.layout import CLASSIFIER_HEAD
 
 
-class Classification(FineTuningTask):
-    """A classification task on given examples.
+class ClassificationTask(FineTuningTask):
+    """Base class of the tasks with one output per text or pair.
+
+    A subclass computes `metrics` and writes predictions (`write_split`).
 
     Args:
-        name: str, for the results.
-        labels: list of str, or None for regression.
-        problem_type: str, as for `BertClassifier`.
-        is_pair: bool. Whether an example has two texts.
-        metrics: function of true values, predictions and the number of labels that gives a dict of name to float. The
-            values are ints [examples] for single labels, 0/1 rows [examples, labels] for several, floats [examples]
-            for regression.
-        score: str. The metric that says which model is best, of which more is better.
-        train: examples to train on (an `ExampleStream`, or any iterable that can be read again), or None.
-        evaluation: dict of split to labelled examples. The first decides which model is best.
-        prediction: dict of split to examples to predict.
-        write: function of folder, split, list of examples' `index` or `line`, predictions (label names, lists of them,
-            or floats), probabilities [examples, labels] (None for regression) and label names, that writes them and
-            gives the file; None if nothing is to be predicted.
-        bad_rows: a `BadRows` that the readers report to, or None.
-        form: dict fit for JSON: further parts of the run's configuration.
-        models_of: tuple of str. Names of other tasks whose trained models this task takes as its own.
+        name: for the results.
+        score: the metric that says which model is best, of which more is better.
+        data: the examples, dicts with `text` or `text_a` and `text_b`, and `label`.
+        labels: label names, or None for regression.
+        problem_type: as for `BertClassifier`.
+        is_pair: whether an example has two texts.
+        models_of: as for `FineTuningTask`.
     """
+
+    head = CLASSIFIER_HEAD
 
     def __init__(
         self,
-        name,
-        labels,
-        problem_type,
-        is_pair,
-        metrics,
-        score,
-        train=None,
-        evaluation=None,
-        prediction=None,
-        write=None,
-        bad_rows=None,
-        form=None,
-        models_of=(),
-    ):
-        super().__init__(name, score, train, evaluation, prediction, bad_rows, models_of)
+        name: str,
+        score: str,
+        data: TaskData,
+        labels: list[str] | None,
+        problem_type: str = SINGLE_LABEL,
+        is_pair: bool = False,
+        models_of: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(name, score, data, models_of)
         self.labels = labels
         self.problem_type = problem_type
         self.is_pair = is_pair
-        self._metrics = metrics
-        self._write = write
-        self._form = form or {}
 
-    def configuration(self, model):
-        """What identifies the task and its data in a run's configuration.
+    def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
+        """The metrics of predictions.
 
-        Reads all data that training and evaluation need, so that what is wrong with them is known beforehand.
-
-        Args:
-            model: a model as `make_model` gives.
-
-        Returns:
-            dict fit for JSON.
+        The values are ints [examples] for single labels, 0/1 rows [examples, labels] for several, floats [examples]
+        for regression.
         """
+        raise NotImplementedError
+
+    def write_split(
+        self,
+        folder: Path,
+        split: str,
+        rows: Mapping[str, list[Any]],
+        probabilities: np.ndarray | None,
+        labels: list[str],
+    ) -> Path:
+        """Writes the predictions of a split.
+
+        `rows` has the lists `index` (the examples' numbers or lines) and `prediction` (label names, lists of them, or
+        floats); `probabilities` are [examples, labels], or None for regression.
+        """
+        raise NotImplementedError
+
+    def configuration(self, model: BertClassifier) -> dict[str, Any]:
         data = {"train": self.training_examples(model)}
-        for split, examples in self._evaluation.items():
+        for split, examples in self.data.evaluation.items():
             data[split] = self._tokenize(split, examples, model)
-            self._metrics(self._true_values(data[split]), self._true_values(data[split]), len(model.labels))
+            true_values = self._true_values(data[split])
+            self.metrics(true_values, true_values, len(model.labels))
         self.read_predictions_once()
         return {
             "task": self.name,
             "labels": self.labels,
             "problem_type": self.problem_type,
             "data": describe_data(data, "examples"),
-            **self._form,
         }
 
-    def make_model(self, checkpoint, max_seq_length, precision, trained=False, **arguments):
-        """A classifier on the weights of a checkpoint.
-
-        Args:
-            checkpoint: Path.
-            max_seq_length: int.
-            precision: str, the dtype policy.
-            trained: bool. Whether the checkpoint must have a classification layer for these labels.
-            **arguments: further ones of `BertClassifier.from_checkpoint`.
-
-        Returns:
-            `BertClassifier`.
-
-        Raises:
-            ValueError: if a trained model is wanted and the checkpoint has none for these labels.
-        """
-        model = BertClassifier.from_checkpoint(
-            checkpoint,
-            labels=self.labels,
-            problem_type=self.problem_type,
-            sequence_length=max_seq_length,
-            dtype=precision,
-            **arguments,
+    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertClassifier:
+        return BertClassifier.from_checkpoint(
+            checkpoint, labels=self.labels, problem_type=self.problem_type, **arguments
         )
-        if trained:
-            what = f"classification layer for the labels {model.labels} ({self.problem_type})"
-            self.require_trained(model, CLASSIFIER_HEAD, checkpoint, what)
-        return model
 
-    def training_examples(self, model):
-        """The examples to train on, as `TokenizedExamples`."""
-        return self._tokenize("train", self._train, model)
+    def describe_head(self, model: BertClassifier) -> str:
+        return f"classification layer for the labels {model.labels} ({self.problem_type})"
 
-    def split_metrics(self, model, split, batch_size):
-        """The metrics of an evaluation split: dict of name to float."""
-        tokenized = self._tokenize(split, self._evaluation[split], model)
-        return self._metrics_of(model, split, tokenized, self._predict(model, tokenized, batch_size)[1])
+    def training_examples(self, model: BertClassifier) -> TokenizedExamples:
+        assert self.data.train is not None
+        return self._tokenize("train", self.data.train, model)
 
-    def _metrics_of(self, model, split, tokenized, predictions):
-        self._warn_of_one_class(model, split, tokenized.labels, predictions)
-        return self._metrics(self._true_values(tokenized), predictions, len(model.labels))
+    def split_metrics(self, model: BertClassifier, split: str, batch_size: int) -> Metrics:
+        return self._evaluate(model, split, batch_size)[2]
 
-    def report(self, model, run_dir, batch_size):
-        """All figures of the evaluation splits, by class where there are classes; draws their confusion matrices.
-
-        Returns:
-            A pair: what `evaluate` gives, and a dict of split to report.
-        """
+    def report(self, model: BertClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
         metrics, reports = {}, {}
-        for split, examples in self._evaluation.items():
-            tokenized = self._tokenize(split, examples, model)
-            _, predictions = self._predict(model, tokenized, batch_size)
-            metrics[split] = self._metrics_of(model, split, tokenized, predictions)
-            truth = self._true_values(tokenized)
+        for split in self.data.evaluation:
+            true_values, predictions, metrics[split] = self._evaluate(model, split, batch_size)
             if self.problem_type == REGRESSION:
-                reports[split] = regression_report(truth, predictions)
+                reports[split] = regression_report(true_values, predictions)
             elif self.problem_type == MULTI_LABEL:
-                reports[split] = multi_label_report(truth, predictions, model.labels)
+                reports[split] = multi_label_report(true_values, predictions, model.labels)
             else:
-                reports[split] = classification_report(truth, predictions, model.labels)
+                reports[split] = classification_report(true_values, predictions, model.labels)
                 file = run_dir / f"confusion_matrix_{split}.png"
-                draw_confusion_matrix(file, reports[split]["confusion_matrix"], model.labels)
+                with skip_if_read_only(file):
+                    draw_confusion_matrix(file, reports[split]["confusion_matrix"], model.labels)
         return by_split(metrics), reports
 
-    def write_predictions(self, model, folder, batch_size):
-        """Predicts all prediction splits.
-
-        Returns:
-            list of Path, the files written.
-        """
+    def write_predictions(self, model: BertClassifier, folder: Path, batch_size: int) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         files = []
-        for split, examples in self._prediction.items():
-            indices = []
-            tokenized = tokenize_examples(_noting_indices(examples, indices), model.preprocessor)
+        for split, examples in self.data.prediction.items():
+            indices: list[Any] = []
+            tokenized = tokenize_examples(_record_indices(examples, indices), model.preprocessor)
             probabilities, predictions = self._predict(model, tokenized, batch_size)
-            if self.problem_type == REGRESSION:
-                probabilities = None
-            named = self._named(model, predictions)
-            files.append(self._write(folder, split, indices, named, probabilities, model.labels))
+            rows = {"index": indices, "prediction": self._label_names(model, predictions)}
+            shown = None if self.problem_type == REGRESSION else probabilities
+            files.append(self.write_split(folder, split, rows, shown, model.labels))
         return files
 
-    def export(self, model, folder, dtype):
-        """Writes the SavedModel, and gives its Path."""
+    def export(self, model: BertClassifier, folder: Path, dtype: str | None) -> Path:
         return model.export(folder, dtype=dtype, pairs=self.is_pair)
 
-    def _tokenize(self, split, examples, model):
-        def tokenize():
+    def _tokenize(self, split: str, examples: Iterable[Any], model: BertClassifier) -> TokenizedExamples:
+        def tokenize() -> TokenizedExamples:
             tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
             logging.info("%s: %d examples", split, len(tokenized))
             log_long_texts(tokenized.token_counts, model.preprocessor.sequence_length, "truncated")
@@ -180,8 +150,18 @@ class Classification(FineTuningTask):
 
         return self.tokenized_once(split, tokenize)
 
-    def _predict(self, model, tokenized, batch_size):
-        """Probabilities or values [examples, labels], and the predictions in the form that metrics take."""
+    def _evaluate(self, model: BertClassifier, split: str, batch_size: int) -> tuple[np.ndarray, np.ndarray, Metrics]:
+        """True values, predictions and metrics of an evaluation split."""
+        tokenized = self._tokenize(split, self.data.evaluation[split], model)
+        predictions = self._predict(model, tokenized, batch_size)[1]
+        self._warn_of_one_class(model, split, tokenized.labels, predictions)
+        true_values = self._true_values(tokenized)
+        return true_values, predictions, self.metrics(true_values, predictions, len(model.labels))
+
+    def _predict(
+        self, model: BertClassifier, tokenized: TokenizedExamples, batch_size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities or values [examples, labels], and predictions in the form that `metrics` takes."""
         logits = model.predict(tokenized, batch_size, verbose=0)
         probabilities = np.asarray(model.probabilities(logits))
         if self.problem_type == SINGLE_LABEL:
@@ -190,31 +170,32 @@ class Classification(FineTuningTask):
             return probabilities, (logits >= 0).astype("int32")
         return probabilities, logits[:, 0]
 
-    def _true_values(self, tokenized):
-        labels = tokenized.labels
+    def _true_values(self, tokenized: TokenizedExamples) -> np.ndarray:
         if self.problem_type == MULTI_LABEL:
-            return labels.astype("int32")
-        return labels[:, 0] if self.problem_type == REGRESSION else labels
+            return tokenized.labels.astype("int32")
+        return tokenized.labels[:, 0] if self.problem_type == REGRESSION else tokenized.labels
 
-    def _named(self, model, predictions):
+    def _label_names(self, model: BertClassifier, predictions: np.ndarray) -> list[Any]:
         if self.problem_type == SINGLE_LABEL:
             return [model.labels[number] for number in predictions]
         if self.problem_type == MULTI_LABEL:
             return [[name for name, holds in zip(model.labels, row, strict=True) if holds] for row in predictions]
         return [float(value) for value in predictions]
 
-    def _warn_of_one_class(self, model, split, labels, predictions):
+    def _warn_of_one_class(
+        self, model: BertClassifier, split: str, labels: np.ndarray, predictions: np.ndarray
+    ) -> None:
         # Fine-tuning on small sets sometimes ends there (arXiv 2006.04884).
         if self.problem_type == SINGLE_LABEL and len(set(predictions.tolist())) == 1 < len(set(labels.tolist())):
             logging.warning(
-                "%s: every prediction is the label %r. If that stays, try another seed, a lower learning rate, more "
-                "epochs, or --bias_correction.",
+                "%s: all predictions are the label %r. If that does not change, try another seed, a lower learning "
+                "rate, more epochs, or bias_correction.",
                 split,
                 model.labels[predictions[0]],
             )
 
 
-def _noting_indices(examples, indices):
+def _record_indices(examples: Iterable[Any], indices: list[Any]) -> Iterator[Any]:
     for number, example in enumerate(examples):
         indices.append(example.get("index", example.get("line", number)))
         yield example

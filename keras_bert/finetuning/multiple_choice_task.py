@@ -1,136 +1,206 @@
-"""Continuations chosen for texts, as `keras_bert.finetuning.fine_tuner` wants a task."""
+"""Multiple choice: SWAG, CODAH or files like them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 from absl import logging
 
+from keras_bert.data.example_stream import cross_validation_fold
 from keras_bert.data.formats.prediction_files import write_predictions
+from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
 from keras_bert.data.in_memory import log_long_texts
-from keras_bert.data.tokenized_examples import tokenize_choices
-from keras_bert.finetuning.task import FineTuningTask, by_split, describe_data
+from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_choices
+from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.task import (
+    FineTuningTask,
+    Metrics,
+    TaskData,
+    by_split,
+    describe_data,
+)
+from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.weights.layout import CHOICE_HEAD
 
-_FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
+_READERS = {"swag": read_swag, "codah": read_codah}
+_FORMATS = {".csv": "swag", ".tsv": "codah"}
 
 
-class MultipleChoice(FineTuningTask):
-    """SWAG's task (paper, section 4.4), on any file of questions with equally many choices.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceSettings(Settings):
+    """Files of questions with choices, and the fold of a cross-validation."""
+
+    train_file: str | None = setting(
+        None, "SWAG's CSV, or CODAH's TSV, to train on.", modes=("train", "eval"), recorded=False
+    )
+    eval_file: str | None = setting(
+        None, "File to choose the best model by and to evaluate on.", modes=("train", "eval"), recorded=False
+    )
+    predict_file: str | None = setting(
+        None, "File to answer; its labels are ignored.", modes=("predict",), recorded=False
+    )
+    file_format: str | None = setting(
+        None,
+        "Default: codah for .tsv, swag for .csv.",
+        choices=tuple(_READERS),
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
+    fold: int | None = setting(
+        None,
+        "Without eval_file: which part of train_file to test on, from 0; the next one is dev.",
+        lower=0,
+        modes=("train", "eval"),
+    )
+    folds: int = setting(5, "Parts of the cross-validation.", lower=3, modes=("train", "eval"))
+    fold_seed: int = setting(1, "Seed of the random parts; the same for all folds.", lower=0, modes=("train", "eval"))
+    skip_bad_rows: bool = setting(
+        False,
+        "Count and skip malformed rows instead of stopping at the first.",
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
+
+    fixed_by_run = ("fold", "folds", "fold_seed")
+
+    def without_effect(self) -> dict[str, str]:
+        if self.eval_file is not None:
+            return dict.fromkeys(self.fixed_by_run, "with eval_file")
+        if self.train_file is None:
+            return dict.fromkeys(self.fixed_by_run, "without train_file, which they split")
+        return dict.fromkeys(("folds", "fold_seed"), "without fold") if self.fold is None else {}
+
+
+class MultipleChoiceTask(FineTuningTask):
+    """SWAG's task (paper, section 4.4) on any questions with the same number of choices.
 
     Args:
-        train: `ExampleStream` of `MultipleChoiceQuestion` to train on, or None.
-        evaluation: dict of split to `ExampleStream` of questions with labels. The first decides which model is best.
-        prediction: dict of split to `ExampleStream` of questions to answer.
-        bad_rows: a `BadRows` that the readers report to, or None.
-        form: dict fit for JSON: further parts of the run's configuration.
+        settings: of which the run's configuration records the fold.
+        data: `MultipleChoiceQuestion`s.
     """
 
-    def __init__(self, train=None, evaluation=None, prediction=None, bad_rows=None, form=None):
-        super().__init__("multiple_choice", "accuracy", train, evaluation, prediction, bad_rows, flags=_FLAGS)
-        self._form = form or {}
+    head = CHOICE_HEAD
+    sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}
 
-    def configuration(self, model):
-        """What identifies the task and its data in a run's configuration.
+    def __init__(self, settings: MultipleChoiceSettings, data: TaskData) -> None:
+        super().__init__("multiple_choice", "accuracy", data)
+        self.settings = settings
 
-        Reads all data that the modes need, so that what is wrong with them is known beforehand.
+    settings_class = MultipleChoiceSettings
 
-        Args:
-            model: a model as `make_model` gives.
-
-        Returns:
-            dict fit for JSON.
-        """
-        data = {"train": self.training_examples(model)}
-        for split in self._evaluation:
-            data[split] = self._labelled(split, model)[1]
-        self.read_predictions_once()
-        return {"task": self.name, "data": describe_data(data, "questions"), **self._form}
-
-    def make_model(self, checkpoint, max_seq_length, precision, trained=False, **arguments):
-        """A model on the weights of a checkpoint.
+    @classmethod
+    def from_settings(
+        cls, settings: MultipleChoiceSettings, modes: Collection[str], seed: int = 1
+    ) -> MultipleChoiceTask:
+        """The task with the data that the modes need.
 
         Args:
-            checkpoint: Path.
-            max_seq_length: int.
-            precision: str, the dtype policy.
-            trained: bool. Whether the checkpoint must have a layer for choices.
-            **arguments: further ones of `BertMultipleChoice.from_checkpoint`.
-
-        Returns:
-            `BertMultipleChoice`.
+            settings: files and fold.
+            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
+            seed: not used.
 
         Raises:
-            ValueError: if a trained model is wanted and the checkpoint has none.
+            FileNotFoundError: if a file is missing.
+            ValueError: if the format of a file is not known.
         """
-        model = BertMultipleChoice.from_checkpoint(
-            checkpoint, sequence_length=max_seq_length, dtype=precision, **arguments
-        )
-        if trained:
-            self.require_trained(model, CHOICE_HEAD, checkpoint, "layer for choices")
-        return model
+        bad_rows = BadRows(skip=settings.skip_bad_rows)
 
-    def training_examples(self, model):
-        """The questions to train on, as `TokenizedExamples`."""
-        return self._tokenize("train", self._train, model)[1]
+        def read(path: str, with_labels: bool = True) -> Iterable[MultipleChoiceQuestion]:
+            suffix = path.removesuffix(".gz").lower()[-4:]
+            if settings.file_format is None and suffix not in _FORMATS:
+                raise ValueError(f"the name of {path} does not tell its format; give file_format=swag or codah")
+            return _READERS[settings.file_format or _FORMATS[suffix]](path, bad_rows, with_labels)
 
-    def split_metrics(self, model, split, batch_size):
-        """The metrics of an evaluation split: dict of name to float."""
-        _, tokenized = self._labelled(split, model)
+        is_labelled = bool({"train", "eval"} & set(modes))
+        train = read(settings.train_file) if settings.train_file is not None and is_labelled else None
+        evaluation = {}
+        if settings.fold is not None and settings.eval_file is None and train is not None:
+            parts = cross_validation_fold(train, settings.fold, settings.fold_seed, settings.folds)
+            train, evaluation = parts[0], {"dev": parts[1], "test": parts[2]}
+        elif settings.eval_file is not None and is_labelled:
+            evaluation = {"eval": read(settings.eval_file)}
+        prediction = {}
+        if settings.predict_file is not None and "predict" in modes:
+            prediction = {"predict": read(settings.predict_file, with_labels=False)}
+        return cls(settings, TaskData(train if "train" in modes else None, evaluation, prediction, bad_rows))
+
+    def configuration(self, model: BertMultipleChoice) -> dict[str, Any]:
+        data = {"train": self.training_examples(model)}
+        for split in self.data.evaluation:
+            data[split] = self._tokenize_labelled(split, model)[1]
+        self.read_predictions_once()
+        return {"task": self.name, "data": describe_data(data, "questions"), **self.settings.configuration()}
+
+    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertMultipleChoice:
+        return BertMultipleChoice.from_checkpoint(checkpoint, **arguments)
+
+    def describe_head(self, model: BertMultipleChoice) -> str:
+        return "layer for choices"
+
+    def training_examples(self, model: BertMultipleChoice) -> TokenizedExamples:
+        assert self.data.train is not None
+        return self._tokenize("train", self.data.train, model)[1]
+
+    def split_metrics(self, model: BertMultipleChoice, split: str, batch_size: int) -> Metrics:
+        _, tokenized = self._tokenize_labelled(split, model)
         choices = model.predict(tokenized, batch_size).argmax(axis=1)
         return {"accuracy": accuracy(tokenized.labels, choices)}
 
-    def report(self, model, run_dir, batch_size):
-        """The metrics of all evaluation splits, and the accuracy in each category of a file that has some.
-
-        Returns:
-            A pair: what `evaluate` gives, and a dict of split to report.
-        """
-        reports = {}
-        for split in self._evaluation:
-            questions, tokenized = self._labelled(split, model)
+    def report(self, model: BertMultipleChoice, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+        """The accuracy of all evaluation splits, and in each category of a file that has some."""
+        reports: dict[str, dict[str, Any]] = {}
+        for split in self.data.evaluation:
+            questions, tokenized = self._tokenize_labelled(split, model)
             is_right = model.predict(tokenized, batch_size).argmax(axis=1) == tokenized.labels
             reports[split] = {"accuracy": float(is_right.mean()), "questions": len(questions)}
-            by_category = {}
+            by_category: dict[str, list[bool]] = {}
             for question, right in zip(questions, is_right.tolist(), strict=True):
                 if question.category:
                     by_category.setdefault(question.category, []).append(right)
             if by_category:
                 reports[split]["by_category"] = {
-                    category: {"accuracy": sum(rights) / len(rights), "questions": len(rights)}
-                    for category, rights in sorted(by_category.items())
+                    category: {"accuracy": sum(right) / len(right), "questions": len(right)}
+                    for category, right in sorted(by_category.items())
                 }
         return by_split({split: {"accuracy": report["accuracy"]} for split, report in reports.items()}), reports
 
-    def write_predictions(self, model, folder, batch_size):
-        """Answers all prediction splits.
-
-        Returns:
-            list of Path, the files written: of each question its line, the number of its best choice, and the
-            probabilities of all.
-        """
+    def write_predictions(self, model: BertMultipleChoice, folder: Path, batch_size: int) -> list[Path]:
+        """Writes each question's line, the number of its best choice, and the probabilities of all."""
         folder.mkdir(parents=True, exist_ok=True)
         files = []
-        for split, examples in self._prediction.items():
+        for split, examples in self.data.prediction.items():
             questions, tokenized = self._tokenize(split, examples, model, with_labels=False)
             probabilities = model.probabilities(model.predict(tokenized, batch_size)).tolist()
-            rows = (
-                {"line": question.line, "label": str(row.index(max(row))), "probabilities": _by_number(row)}
+            rows: Iterable[Mapping[str, Any]] = (
+                {
+                    "line": question.line,
+                    "label": str(row.index(max(row))),
+                    "probabilities": {str(number): probability for number, probability in enumerate(row)},
+                }
                 for question, row in zip(questions, probabilities, strict=True)
             )
             files.append(folder / f"{split}.tsv")
             write_predictions(files[-1], rows, overwrite=True)
         return files
 
-    def export(self, model, folder, dtype):
-        """Writes the SavedModel, and gives its Path."""
-        return model.export(folder, dtype=dtype)
+    def _tokenize_labelled(
+        self, split: str, model: BertMultipleChoice
+    ) -> tuple[list[MultipleChoiceQuestion], TokenizedExamples]:
+        return self._tokenize(split, self.data.evaluation[split], model)
 
-    def _labelled(self, split, model):
-        return self._tokenize(split, self._evaluation[split], model)
-
-    def _tokenize(self, split, examples, model, with_labels=True):
-        """A pair: the list of the questions, and their `TokenizedExamples`."""
-
-        def tokenize():
+    def _tokenize(
+        self,
+        split: str,
+        examples: Iterable[MultipleChoiceQuestion],
+        model: BertMultipleChoice,
+        with_labels: bool = True,
+    ) -> tuple[list[MultipleChoiceQuestion], TokenizedExamples]:
+        def tokenize() -> tuple[list[MultipleChoiceQuestion], TokenizedExamples]:
             questions = list(examples)
             if with_labels and (unlabelled := [question.line for question in questions if question.label is None]):
                 raise ValueError(
@@ -148,7 +218,3 @@ class MultipleChoice(FineTuningTask):
             return questions, tokenized
 
         return self.tokenized_once(split, tokenize)
-
-
-def _by_number(probabilities):
-    return {str(number): probability for number, probability in enumerate(probabilities)}

@@ -1,157 +1,184 @@
-"""Questions answered from contexts, as `keras_bert.finetuning.fine_tuner` wants a task."""
+"""Question answering on SQuAD or files like it."""
+
+from __future__ import annotations
 
 import functools
 import json
 import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 from absl import logging
 
-from keras_bert.data.formats.squad_predictions import answer_questions, at_threshold, write_squad_predictions
-from keras_bert.data.tokenized_questions import tokenize_questions
+from keras_bert.data.formats.squad_files import SquadQuestion, read_squad
+from keras_bert.data.formats.squad_predictions import (
+    SquadPredictions,
+    answer_questions,
+    at_threshold,
+    write_squad_predictions,
+)
+from keras_bert.data.tokenized_examples import TokenizedExamples
+from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
 from keras_bert.finetuning.run_models import saved_results
-from keras_bert.finetuning.task import FineTuningTask, by_split, describe_data
-from keras_bert.metrics.squad_scores import squad_metrics
+from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.task import (
+    FineTuningTask,
+    Metrics,
+    TaskData,
+    by_split,
+    describe_data,
+    skip_if_read_only,
+)
+from keras_bert.io.row_errors import BadRows
+from keras_bert.metrics.squad_scores import VERSIONS, squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST
 
 _BEST_THRESHOLD = "best_f1_threshold"
-_FLAGS = {"train": "--train_file", "eval": "--eval_file", "predict": "--predict_file"}
 
 
-class QuestionAnswering(FineTuningTask):
-    """SQuAD's task, version 1.1 or 2.0.
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringSettings(Settings):
+    """Files of questions, and how they are read and answered. The defaults are those of google-research/bert."""
+
+    version: str | None = setting(
+        None, "Version of SQuAD; 2.0 has impossible questions. Default: that of the run that is used.", choices=VERSIONS
+    )
+    train_file: str | None = setting(None, "SQuAD's JSON, to train on.", modes=("train",), recorded=False)
+    eval_file: str | None = setting(
+        None,
+        "SQuAD's JSON, to choose the best model by and to evaluate on.",
+        modes=("train", "eval"),
+        recorded=False,
+    )
+    predict_file: str | None = setting(
+        None, "SQuAD's JSON, without answers if need be.", modes=("predict",), recorded=False
+    )
+    doc_stride: int = setting(128, "Tokens from one window of a context to the next.", lower=1)
+    max_query_length: int = setting(64, "Maximum length of a question in tokens; longer ones are truncated.", lower=1)
+    n_best_size: int = setting(N_BEST, "Number of starts and ends considered per window, and of answers kept.", lower=1)
+    max_answer_length: int = setting(MAX_ANSWER_LENGTH, "Maximum length of an answer in tokens.", lower=1)
+    null_score_diff_threshold: float | None = setting(
+        None,
+        "A question is impossible if its null odds are above this. Default: the best threshold on eval_file; for "
+        "predictions and exports the best one of the training, or 0.",
+        check=(math.isfinite, "must be a finite number"),
+        recorded=False,
+    )
+    skip_bad_rows: bool = setting(
+        False,
+        "Count and skip malformed questions instead of stopping at the first.",
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
+
+    def without_effect(self) -> dict[str, str]:
+        return {"null_score_diff_threshold": "with version=1.1"} if self.version == "1.1" else {}
+
+
+class QuestionAnsweringTask(FineTuningTask):
+    """SQuAD's task (paper, sections 4.2 and 4.3), version 1.1 or 2.0.
 
     Args:
-        version: str. "1.1", or "2.0", under which a question may be impossible.
-        stride: int. Tokens from one window's beginning to the next one's.
-        max_query_length: int. Most tokens of a question.
-        n_best: int. How many starts and ends of a window are looked at, and answers kept.
-        max_answer_length: int. Most tokens of an answer.
-        null_threshold: float or None. Under version 2.0 a question is impossible where its null odds are above it. None
-            takes the one that is best on the split that is evaluated (paper, section 4.3); to predict and to export the
-            one that was best when the model was trained, or else when it was evaluated in `run_dir`, or 0.
-        run_dir, init_checkpoint: as for `keras_bert.finetuning.fine_tuner.fine_tune`: where that threshold is looked
-        for.
-        train: `ExampleStream` of `SquadQuestion` to train on, or None.
-        evaluation: dict of split to `ExampleStream` of questions with answers. The first decides which model is best.
-        prediction: dict of split to `ExampleStream` of questions to answer.
-        bad_rows: a `BadRows` that the readers report to, or None.
+        settings: with the version.
+        data: `SquadQuestion`s.
+
+    Raises:
+        ValueError: if the settings have no version.
     """
 
-    def __init__(
-        self,
-        version,
-        stride,
-        max_query_length,
-        n_best,
-        max_answer_length,
-        null_threshold=None,
-        run_dir=None,
-        init_checkpoint=None,
-        train=None,
-        evaluation=None,
-        prediction=None,
-        bad_rows=None,
-    ):
-        # Which threshold is best is only known at the end: models are compared by what they would score with theirs.
-        super().__init__(
-            f"squad{version}",
-            "best_f1" if version == "2.0" else "f1",
-            train,
-            evaluation,
-            prediction,
-            bad_rows,
-            models_of=("squad1.1", "squad2.0"),  # of either version
-            flags=_FLAGS,
-        )
-        self._version = version
-        self._windows = {"stride": stride, "max_query_length": max_query_length}
-        self._answers = {"n_best": n_best, "max_answer_length": max_answer_length}
-        self._null_threshold = null_threshold
-        self._run_dir, self._init_checkpoint = run_dir, init_checkpoint
+    head = "spans"
+    has_dropout = False  # google-research/bert, run_squad.py
+    sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}
 
-    def configuration(self, model):
-        """What identifies the task and its data in a run's configuration.
+    def __init__(self, settings: QuestionAnsweringSettings, data: TaskData) -> None:
+        if settings.version is None:
+            raise ValueError("unknown version of SQuAD: give version=1.1, or 2.0 where questions may be impossible")
+        # The best threshold is only known at the end: models are compared by their scores at their own best one.
+        score = "best_f1" if settings.version == "2.0" else "f1"
+        super().__init__(f"squad{settings.version}", score, data, ("squad1.1", "squad2.0"))  # of either version
+        self.settings = settings
+        self._version = settings.version
+        self._windows = {"stride": settings.doc_stride, "max_query_length": settings.max_query_length}
+        self._answers = {"n_best": settings.n_best_size, "max_answer_length": settings.max_answer_length}
+        self._run_dir: Path | None = None
+        self._init_checkpoint: str | None = None
 
-        Reads all data that the modes need, so that what is wrong with them is known beforehand.
+    settings_class = QuestionAnsweringSettings
+
+    @classmethod
+    def from_settings(
+        cls, settings: QuestionAnsweringSettings, modes: Collection[str], seed: int = 1
+    ) -> QuestionAnsweringTask:
+        """The task with the data that the modes need.
 
         Args:
-            model: a model as `make_model` gives.
-
-        Returns:
-            dict fit for JSON.
-        """
-        data = {"train": self.training_examples(model)}
-        for split, questions in self._evaluation.items():
-            tokenized = self._tokenize(split, questions, model)
-            data[split] = tokenized.windows
-        self.read_predictions_once()
-        return {
-            "task": self.name,
-            **self._windows,
-            **self._answers,
-            "data": describe_data(data, "windows"),
-        }
-
-    def make_model(self, checkpoint, max_seq_length, precision, trained=False, dropout=None, **arguments):
-        """A span labeler on the weights of a checkpoint.
-
-        Args:
-            checkpoint: Path.
-            max_seq_length: int.
-            precision: str, the dtype policy.
-            trained: bool. Whether the checkpoint must have a layer for spans.
-            dropout: must be None: there is none before this layer (google-research/bert, run_squad.py).
-            **arguments: further ones of `BertSpanLabeler.from_checkpoint`.
-
-        Returns:
-            `BertSpanLabeler`.
+            settings: version and files.
+            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
+            seed: not used.
 
         Raises:
-            ValueError: if a trained model is wanted and the checkpoint has none, or there is to be a dropout.
+            FileNotFoundError: if a file is missing.
+            ValueError: if the settings have no version.
         """
-        if dropout is not None:
-            raise ValueError(f"the layer that finds spans has no dropout before it; got dropout={dropout}")
-        model = BertSpanLabeler.from_checkpoint(
-            checkpoint, sequence_length=max_seq_length, dtype=precision, **self._windows, **arguments
+        task = cls(settings, TaskData())
+        bad_rows = BadRows(skip=settings.skip_bad_rows)
+
+        def read(path: str | None, is_wanted: bool, **purpose: bool) -> Iterable[SquadQuestion] | None:
+            wanted = path is not None and is_wanted
+            return read_squad(path, settings.version, bad_rows=bad_rows, **purpose) if wanted else None
+
+        evaluation = read(settings.eval_file, bool({"train", "eval"} & set(modes)), to_evaluate=True)
+        prediction = read(settings.predict_file, "predict" in modes)
+        data = TaskData(
+            read(settings.train_file, "train" in modes, to_train=True),
+            {} if evaluation is None else {"eval": evaluation},
+            {} if prediction is None else {"predict": prediction},
+            bad_rows,
         )
-        if trained:
-            self.require_trained(model, "spans", checkpoint, "layer for spans")
-        return model
+        return cls(task.settings, data)
 
-    def training_examples(self, model):
-        """The windows to train on, as `TokenizedExamples`."""
-        return self._tokenize("train", self._train, model, to_train=True).windows
+    def configuration(self, model: BertSpanLabeler) -> dict[str, Any]:
+        data = {"train": self.training_examples(model)}
+        for split, questions in self.data.evaluation.items():
+            data[split] = self._tokenize(split, questions, model).windows
+        self.read_predictions_once()
+        return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
 
-    def split_metrics(self, model, split, batch_size):
-        """The metrics of an evaluation split: dict of name to float."""
-        tokenized = self._tokenize(split, self._evaluation[split], model)
+    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertSpanLabeler:
+        return BertSpanLabeler.from_checkpoint(checkpoint, **self._windows, **arguments)
+
+    def describe_head(self, model: BertSpanLabeler) -> str:
+        return "layer for spans"
+
+    def training_examples(self, model: BertSpanLabeler) -> TokenizedExamples:
+        assert self.data.train is not None
+        return self._tokenize("train", self.data.train, model, to_train=True).windows
+
+    def split_metrics(self, model: BertSpanLabeler, split: str, batch_size: int) -> Metrics:
+        tokenized = self._tokenize(split, self.data.evaluation[split], model)
         return self._metrics(tokenized, self._answer(model, tokenized, batch_size))
 
-    def report(self, model, run_dir, batch_size):
-        """The metrics of all evaluation splits; writes their answers beside them.
-
-        Returns:
-            A pair: what `evaluate` gives, and the same by split.
-        """
+    def report(self, model: BertSpanLabeler, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+        """The metrics of all evaluation splits; writes their answers to `evaluation_<split>/`."""
         reports = {}
-        for split, questions in self._evaluation.items():
+        for split, questions in self.data.evaluation.items():
             tokenized = self._tokenize(split, questions, model)
             predictions = self._answer(model, tokenized, batch_size)
             reports[split] = self._metrics(tokenized, predictions)
             if self._version == "2.0":
-                predictions = at_threshold(predictions, self._threshold_of(reports[split]))
-            write_squad_predictions(run_dir / f"evaluation_{split}", predictions, overwrite=True)
+                predictions = at_threshold(predictions, self._threshold_for(reports[split]))
+            folder = run_dir / f"evaluation_{split}"
+            with skip_if_read_only(folder):
+                write_squad_predictions(folder, predictions, overwrite=True)
         return by_split(reports), reports
 
-    def write_predictions(self, model, folder, batch_size):
-        """Answers all prediction splits.
-
-        Returns:
-            list of Path, the files written: for each split those of `write_squad_predictions`.
-        """
+    def write_predictions(self, model: BertSpanLabeler, folder: Path, batch_size: int) -> list[Path]:
+        """Writes for each split the files of `write_squad_predictions`."""
         files = []
-        for split, questions in self._prediction.items():
+        for split, questions in self.data.prediction.items():
             tokenized = self._tokenize(split, questions, model)
             predictions = self._answer(model, tokenized, batch_size)
             if self._version == "2.0":
@@ -159,46 +186,51 @@ class QuestionAnswering(FineTuningTask):
             files += write_squad_predictions(folder / split, predictions, overwrite=True)
         return files
 
-    def export(self, model, folder, dtype):
-        """Writes the SavedModel, and gives its Path."""
+    def export(self, model: BertSpanLabeler, folder: Path, dtype: str | None) -> Path:
         return model.export(folder, dtype=dtype, **self._answering())
 
-    def export_settings(self):
-        """What an export depends on beside the model: dict fit for JSON."""
+    def export_settings(self) -> dict[str, Any]:
         return {**self._windows, **self._answering()}
 
-    def _answering(self):
+    def use_model_of(self, run_dir: Path, init_checkpoint: str | None) -> None:
+        self._run_dir, self._init_checkpoint = run_dir, init_checkpoint
+
+    def _answering(self) -> dict[str, Any]:
         return {**self._answers, "null_threshold": self._tuned_threshold if self._version == "2.0" else None}
 
-    def _threshold_of(self, metrics):
-        """The threshold given, or the one that the metrics found best."""
-        return metrics[_BEST_THRESHOLD] if self._null_threshold is None else self._null_threshold
+    def _threshold_for(self, metrics: Metrics) -> float:
+        """The given threshold, or the best one of the metrics."""
+        given = self.settings.null_score_diff_threshold
+        return metrics[_BEST_THRESHOLD] if given is None else given
 
     @functools.cached_property
-    def _tuned_threshold(self):
-        """The threshold given, or the one that was found when the model was trained or evaluated, or 0."""
-        if self._null_threshold is not None:
-            return self._null_threshold
-        tuned, source = _best_threshold_of_run(self._run_dir, self._init_checkpoint)
-        logging.info("null_score_diff_threshold %.4f, %s", tuned, source)
-        return tuned
+    def _tuned_threshold(self) -> float:
+        """The given threshold, or the best one of the model's training or evaluation, or 0."""
+        if self.settings.null_score_diff_threshold is not None:
+            return self.settings.null_score_diff_threshold
+        threshold, source = _best_threshold_of_run(self._run_dir, self._init_checkpoint)
+        logging.info("null_score_diff_threshold %.4f, %s", threshold, source)
+        return threshold
 
-    def _metrics(self, tokenized, predictions):
-        right = _right_answers(tokenized)
+    def _metrics(self, tokenized: TokenizedQuestions, predictions: SquadPredictions) -> Metrics:
+        right = {question.id: question.answers for question in tokenized.questions}
         if self._version == "1.1":
             return squad_metrics(predictions.answers, right)
-        # What each question would be answered if none were impossible: the threshold decides about that.
+        # The answers as if no question were impossible: the threshold decides about that.
         answers = at_threshold(predictions, math.inf).answers
         odds = predictions.null_odds
-        threshold = self._threshold_of(squad_metrics(answers, right, self._version, odds))
+        threshold = self._threshold_for(squad_metrics(answers, right, self._version, odds))
         return squad_metrics(answers, right, self._version, odds, threshold)
 
-    def _answer(self, model, tokenized, batch_size):
-        logits = model.predict_logits(tokenized.windows, batch_size)
-        return answer_questions(tokenized, *logits, model.preprocessor.tokenizer, self._version, **self._answers)
+    def _answer(self, model: BertSpanLabeler, tokenized: TokenizedQuestions, batch_size: int) -> SquadPredictions:
+        starts, ends = model.predict_logits(tokenized.windows, batch_size)
+        tokenizer = model.preprocessor.tokenizer
+        return answer_questions(tokenized, starts, ends, tokenizer, self._version, **self._answers)
 
-    def _tokenize(self, split, questions, model, to_train=False):
-        def tokenize():
+    def _tokenize(
+        self, split: str, questions: Iterable[SquadQuestion], model: BertSpanLabeler, to_train: bool = False
+    ) -> TokenizedQuestions:
+        def tokenize() -> TokenizedQuestions:
             tokenized = tokenize_questions(questions, model.preprocessor, to_train)
             logging.info("%s: %d questions in %d windows", split, len(tokenized.questions), len(tokenized.windows))
             return tokenized
@@ -206,20 +238,16 @@ class QuestionAnswering(FineTuningTask):
         return self.tokenized_once(split, tokenize)
 
 
-def _right_answers(tokenized):
-    return {question.id: question.answers for question in tokenized.questions}
-
-
-def _best_threshold_of_run(run_dir, init_checkpoint):
-    """A pair: the threshold that was best on the first evaluation split, and where it was found, in words."""
+def _best_threshold_of_run(run_dir: Path | None, init_checkpoint: str | None) -> tuple[float, str]:
+    """The best threshold on the first evaluation split, and where it comes from."""
     if run_dir is not None:
         metrics = saved_results(run_dir, init_checkpoint).get("best", {}).get("metrics", {})
         for name, value in metrics.items():
             if name.rpartition("/")[2] == _BEST_THRESHOLD:
-                return value, "which was best when the model was trained"
-        evaluation = Path(run_dir) / "evaluation.json"
+                return value, "the best one when the model was trained"
+        evaluation = run_dir / "evaluation.json"
         if evaluation.is_file():
             first = next(iter(json.loads(evaluation.read_text(encoding="utf-8")).values()))
             if _BEST_THRESHOLD in first:
-                return first[_BEST_THRESHOLD], f"which was best in {evaluation}"
-    return 0.0, "as none was tuned"
+                return first[_BEST_THRESHOLD], f"the best one in {evaluation}"
+    return 0.0, "because none was tuned"

@@ -1,160 +1,209 @@
-"""What the tasks of fine-tuning have in common: the data of their modes, tokenized once, and metrics by split."""
+"""Base class of fine-tuning tasks: their data, tokenized once, their model, and metrics by split."""
 
-from keras_bert.finetuning.plots import draw_training_curve
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from absl import logging
+
+from keras_bert.data.tokenized_examples import TokenizedExamples
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.runtime import FineTuningRuntime
+from keras_bert.finetuning.settings import Settings
+from keras_bert.io.row_errors import BadRows
+from keras_bert.models.head import BertHead
+
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DROPOUT = 0.1  # google-research/bert, run_classifier.py: keep_prob=0.9
+
+Metrics = dict[str, float]
+Tokenized = TypeVar("Tokenized")
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The examples of a task.
+
+    Args:
+        train: examples to train on, an iterable that can be read again; or None.
+        evaluation: labelled examples by split. The first split decides which model is best.
+        prediction: examples to predict by split.
+        bad_rows: what the readers report malformed rows to, or None.
+    """
+
+    train: Iterable[Any] | None = None
+    evaluation: Mapping[str, Iterable[Any]] = field(default_factory=dict)
+    prediction: Mapping[str, Iterable[Any]] = field(default_factory=dict)
+    bad_rows: BadRows | None = None
 
 
 class FineTuningTask:
-    """A task as `keras_bert.finetuning.fine_tuner` wants it, on given data.
+    """A task as `keras_bert.fine_tune` takes it, on given data.
 
-    A subclass makes the model (`make_model`), tokenizes (`training_examples`), computes metrics (`split_metrics`), and
-    says what is reported, predicted and exported (`configuration`, `report`, `write_predictions`, `export`).
+    A subclass loads the model (`load_model`), tokenizes (`training_examples`), computes metrics (`split_metrics`), and
+    reports, predicts and exports (`configuration`, `report`, `write_predictions`, `export`).
 
     Args:
-        name: str, for the results.
-        score: str. The metric that says which model is best, of which more is better.
-        train: examples to train on (an `ExampleStream`, or any iterable that can be read again), or None.
-        evaluation: dict of split to labelled examples. The first decides which model is best.
-        prediction: dict of split to examples to predict.
-        bad_rows: a `BadRows` that the readers report to, or None.
-        models_of: tuple of str. Names of other tasks whose trained models this task takes as its own.
-        flags: dict of "train", "eval" and "predict" to the flag that gives the examples, for messages; or None.
+        name: for the results.
+        score: the metric that says which model is best, of which more is better.
+        data: the examples.
+        models_of: names of the tasks whose trained models this task takes as its own; default: its own name.
     """
 
-    def __init__(
-        self, name, score, train=None, evaluation=None, prediction=None, bad_rows=None, models_of=(), flags=None
-    ):
+    settings_class: type[Settings]  # of `from_settings`
+    head: str  # the paths of the head's variables begin with it
+    has_dropout = True  # before the head
+    # The settings that give the data of each mode.
+    sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "dev_file", "predict": "predict_file"}
+
+    def __init__(self, name: str, score: str, data: TaskData, models_of: Collection[str] = ()) -> None:
         self.name = name
-        self._train = train
-        self._evaluation = evaluation or {}
-        self._prediction = prediction or {}
-        self._bad_rows = bad_rows
-        self._models_of = (name, *models_of)
-        self._flags = flags or {}
-        self._tokenized = {}
-        first = next(iter(self._evaluation), None)
+        self.data = data
+        self._models_of = models_of or (name,)
+        self._tokenized: dict[str, Any] = {}
+        first = next(iter(data.evaluation), None)
         self.score = None if first is None else f"{first}/{score}"
 
-    def check(self, modes):
-        """Refuses modes that there is no data for.
+    @classmethod
+    def from_settings(cls, settings: Any, modes: Collection[str], seed: int = 1) -> FineTuningTask:
+        """The task with the data that the modes need; `seed` draws examples that are held out."""
+        raise NotImplementedError
 
-        Args:
-            modes: collection of str.
-
-        Raises:
-            ValueError: if there is none.
-        """
+    def check(self, modes: Collection[str]) -> None:
+        """Raises ValueError if a mode has no data."""
         for mode, data, source, what in (
-            ("train", self._train, "train", "examples to train on"),
-            ("train", self._evaluation, "eval", "labelled examples to choose the best model by"),
-            ("eval", self._evaluation, "eval", "labelled examples to evaluate on"),
-            ("predict", self._prediction, "predict", "examples to predict"),
+            ("train", self.data.train, "train", "examples to train on"),
+            ("train", self.data.evaluation, "eval", "labelled examples to choose the best model by"),
+            ("eval", self.data.evaluation, "eval", "labelled examples to evaluate on"),
+            ("predict", self.data.prediction, "predict", "examples to predict"),
         ):
             if mode in modes and not data:
-                advice = f"; give {self._flags[source]}" if source in self._flags else ""
+                advice = f"; give --{self.sources[source]}" if source in self.sources else ""
                 raise ValueError(f"--mode has {mode!r}, but {self.name} has no {what}{advice}")
 
-    def check_configuration(self, configuration):
-        """Refuses the model of a run for another task.
-
-        Args:
-            configuration: dict, of the run.
-
-        Raises:
-            ValueError: if the run was for another task.
-        """
+    def check_configuration(self, configuration: Mapping[str, Any]) -> None:
+        """Raises ValueError if the run with this configuration trained a model for another task."""
         if configuration.get("task") not in self._models_of:
             raise ValueError(
                 f"the model is of a run for the task {configuration.get('task')!r}, and this is {self.name!r}; "
                 "give the folder of a run for this task"
             )
 
-    def require_trained(self, model, head, checkpoint, what):
-        """Refuses a model whose own layer is not of the checkpoint.
+    def new_model(self, recipe: FineTuningRecipe, runtime: FineTuningRuntime) -> Any:
+        """A model to train, on the weights of the recipe's checkpoint."""
+        arguments: dict[str, Any] = {
+            "freeze": recipe.freeze,
+            "seed": recipe.seed,
+            "encoder": recipe.encoder,
+            "right_to_left": recipe.init_checkpoint_right_to_left,
+            "gradient_checkpointing": runtime.gradient_checkpointing,
+        }
+        if self.has_dropout:
+            arguments["dropout"] = _DROPOUT if recipe.dropout is None else recipe.dropout
+        elif recipe.dropout is not None:
+            raise ValueError(f"the head of {self.name} has no dropout before it; got dropout={recipe.dropout}")
+        return self.load_model(recipe.init_checkpoint, {**_common_arguments(recipe), **arguments})
 
-        Args:
-            model: a model with `checkpoint_report`.
-            head: str, the name that the paths of the layer's variables begin with.
-            checkpoint: Path, for the message.
-            what: str, what the checkpoint lacks, for the message.
-
-        Raises:
-            ValueError: if the layer began at random.
-        """
-        if any(name.startswith(f"{head}/") for name in model.checkpoint_report.random):
+    def trained_model(self, checkpoint: Path, recipe: FineTuningRecipe) -> Any:
+        """The model of a checkpoint that was trained for this task; raises ValueError if its head was not."""
+        model = self.load_model(checkpoint, _common_arguments(recipe))
+        if any(name.startswith(f"{self.head}/") for name in model.checkpoint_report.random):
             raise ValueError(
-                f"{checkpoint} has no trained {what}; train one (--mode=train), or give the model of a run that has"
+                f"{checkpoint} has no trained {self.describe_head(model)}; train one (--mode=train), or give the model "
+                "of a run that has"
             )
+        return model
 
-    def tokenized_once(self, split, tokenize):
-        """What a split was tokenized to, once for all trials: they share data, vocabulary and length.
+    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertHead:
+        """The task's head on the weights of a checkpoint, with keyword arguments of its `from_checkpoint`."""
+        raise NotImplementedError
 
-        Args:
-            split: str.
-            tokenize: function without arguments that tokenizes it.
+    def describe_head(self, model: Any) -> str:
+        """What a checkpoint lacks that has no trained head for this task."""
+        raise NotImplementedError
 
-        Returns:
-            What `tokenize` gave.
+    def configuration(self, model: Any) -> dict[str, Any]:
+        """What identifies the task and its data in a run's configuration, fit for JSON.
+
+        Reads all data that the modes need, so that mistakes in them are known before training.
         """
+        raise NotImplementedError
+
+    def training_examples(self, model: Any) -> TokenizedExamples:
+        """The examples to train on."""
+        raise NotImplementedError
+
+    def split_metrics(self, model: Any, split: str, batch_size: int) -> Metrics:
+        """The metrics of an evaluation split."""
+        raise NotImplementedError
+
+    def evaluate(self, model: Any, batch_size: int) -> Metrics:
+        """The metrics of all evaluation splits as "split/metric"."""
+        return by_split({split: self.split_metrics(model, split, batch_size) for split in self.data.evaluation})
+
+    def report(self, model: Any, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+        """What `evaluate` gives, and a detailed report by split; writes what belongs to it into the run's folder."""
+        raise NotImplementedError
+
+    def write_predictions(self, model: Any, folder: Path, batch_size: int) -> list[Path]:
+        """Predicts all prediction splits, and returns the files written."""
+        raise NotImplementedError
+
+    def export(self, model: Any, folder: Path, dtype: str | None) -> Path:
+        """Writes the SavedModel."""
+        return model.export(folder, dtype=dtype)
+
+    def export_settings(self) -> dict[str, Any]:
+        """What an export depends on besides the model, fit for JSON."""
+        return {}
+
+    def use_model_of(self, run_dir: Path, init_checkpoint: str | None) -> None:
+        """Called before a trained model is used: where the results of its training may be found."""
+
+    def loss_weight(self, examples: TokenizedExamples) -> int:
+        """What the sum of all losses of the training examples is divided by to give their mean: here their number."""
+        return len(examples)
+
+    def tokenized_once(self, split: str, tokenize: Callable[[], Tokenized]) -> Tokenized:
+        """The tokenized split, made once for all trials: they share data, vocabulary and length."""
         if split not in self._tokenized:
             self._tokenized[split] = tokenize()
-            if self._bad_rows is not None:
-                self._bad_rows.log_total()
+            if self.data.bad_rows is not None:
+                self.data.bad_rows.log_total()
         return self._tokenized[split]
 
-    def read_predictions_once(self):
-        """Reads the examples to predict, so that what is wrong with them is known beforehand."""
-        for examples in self._prediction.values():
+    def read_predictions_once(self) -> None:
+        """Reads the examples to predict, so that mistakes in them are known before training."""
+        for examples in self.data.prediction.values():
             for _ in examples:
                 pass
 
-    def split_metrics(self, model, split, batch_size):
-        """The metrics of an evaluation split: dict of name to float."""
-        raise NotImplementedError
 
-    def loss_weight(self, examples):
-        """What the losses of all training examples are divided by to give their mean, if each has the same say.
-
-        Args:
-            examples: `TokenizedExamples`, as `training_examples` gives.
-
-        Returns:
-            int: how many have a loss, here the examples themselves.
-        """
-        return len(examples)
-
-    def export_settings(self):
-        """What an export depends on beside the model: dict fit for JSON."""
-        return {}
-
-    def evaluate(self, model, batch_size):
-        """The metrics of all evaluation splits: dict of "split/metric" to float."""
-        return by_split({split: self.split_metrics(model, split, batch_size) for split in self._evaluation})
-
-    def draw_training_curve(self, folder, log):
-        """Draws loss and metrics over the updates."""
-        draw_training_curve(folder / "training_curve.png", log)
+def _common_arguments(recipe: FineTuningRecipe) -> dict[str, Any]:
+    return {"sequence_length": recipe.max_seq_length, "dtype": recipe.precision}
 
 
-def by_split(metrics):
-    """Metrics of several splits as one dict of "split/metric" to float.
-
-    Args:
-        metrics: dict of split to dict of name to float.
-
-    Returns:
-        dict.
-    """
-    return {f"{split}/{name}": value for split, of_split in metrics.items() for name, value in of_split.items()}
+def by_split(metrics: Mapping[str, Metrics]) -> Metrics:
+    """Metrics of several splits in one dict, as "split/metric"."""
+    return {f"{split}/{name}": value for split, named in metrics.items() for name, value in named.items()}
 
 
-def describe_data(examples, what):
-    """Tokenized examples in a few words that change when they do, for a run's configuration.
+def describe_data(examples: Mapping[str, TokenizedExamples], unit: str) -> dict[str, str]:
+    """Number and checksum of each split's tokenized examples, for a run's configuration."""
+    return {split: f"{len(tokenized)} {unit}, {tokenized.fingerprint()}" for split, tokenized in examples.items()}
 
-    Args:
-        examples: dict of split to `TokenizedExamples`.
-        what: str, what they are called.
 
-    Returns:
-        dict of split to str.
-    """
-    return {split: f"{len(of_split)} {what}, {of_split.fingerprint()}" for split, of_split in examples.items()}
+@contextlib.contextmanager
+def skip_if_read_only(path: Path) -> Iterator[None]:
+    """Turns the error of a file that cannot be written because its folder is read-only into a warning."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        logging.warning("%s is not written: %s", path, error.strerror)

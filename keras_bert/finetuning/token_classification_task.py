@@ -1,158 +1,200 @@
-"""Words tagged, with entities or parts of speech, as `keras_bert.finetuning.fine_tuner` wants a task."""
+"""Tagging of words, with entities or parts of speech, on CoNLL's column files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from absl import logging
 
-from keras_bert.data.formats.conll import write_conll
-from keras_bert.finetuning.task import FineTuningTask, by_split, describe_data
+from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
+from keras_bert.data.tokenized_examples import TokenizedExamples
+from keras_bert.data.tokenized_sentences import TokenizedSentences
+from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.task import (
+    FineTuningTask,
+    Metrics,
+    TaskData,
+    by_split,
+    describe_data,
+    skip_if_read_only,
+)
+from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.entity_scores import tagging_metrics, tagging_report
 from keras_bert.models.token_classifier import BertTokenClassifier
-from keras_bert.text.tags import PLAIN
+from keras_bert.text.tags import PLAIN, SCHEMES, detect_scheme
 from keras_bert.weights.layout import TOKEN_HEAD
 
-_FLAGS = {"train": "--train_file", "eval": "--dev_file", "predict": "--predict_file"}
+
+def _file_setting(help: str, modes: tuple[str, ...]) -> Any:
+    return setting((), help, modes=modes, repeated=True, recorded=False)
 
 
-class TokenClassification(FineTuningTask):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenClassificationSettings(Settings):
+    """Column files, and how they are read."""
+
+    train_file: tuple[str, ...] = _file_setting(
+        "CoNLL file to train on, or a pattern; repeat the flag for several.", modes=("train",)
+    )
+    dev_file: tuple[str, ...] = _file_setting(
+        "File to choose the best model by and to evaluate on.", modes=("train", "eval")
+    )
+    test_file: tuple[str, ...] = _file_setting("Further file to evaluate on.", modes=("train", "eval"))
+    predict_file: tuple[str, ...] = _file_setting("File to tag; its tags are ignored.", modes=("predict",))
+    token_column: int = setting(0, "Column of the tokens, from 0, or from the end if negative.")
+    tag_column: int = setting(-1, "Column of the tags.")
+    comment_prefix: str | None = setting(None, "What comment lines begin with; default: there are none.")
+    scheme: str | None = setting(
+        None, "How tags spell entities; default: detected from the files' tags.", choices=SCHEMES
+    )
+    labels: tuple[str, ...] | None = setting(None, "The tags, comma-separated; default: those in the training file.")
+    document_context: bool = setting(False, "Read a sentence with the text around it in its document.")
+    skip_bad_rows: bool = setting(
+        False,
+        "Count and skip malformed sentences instead of stopping at the first.",
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
+
+
+class TokenClassificationTask(FineTuningTask):
     """CoNLL-2003's task (paper, section 5.3), and any other in which every word has a tag.
 
     Args:
-        labels: list of str, the tags; None takes those of the model.
-        scheme: str, one of `keras_bert.text.tags.SCHEMES`: how the tags spell entities.
-        document_context: bool. Whether a sentence is read with the text around it in its document.
-        train: `ExampleStream` of `TaggedSentence` to train on, or None.
-        evaluation: dict of split to `ExampleStream` of tagged sentences. The first decides which model is best.
-        prediction: dict of split to `ExampleStream` of sentences to tag.
-        bad_rows: a `BadRows` that the readers report to, or None.
-        form: dict fit for JSON: further parts of the run's configuration.
+        settings: with the tags' scheme, and `labels`, where None takes those of the model.
+        data: `TaggedSentence`s.
     """
 
-    def __init__(
-        self,
-        labels,
-        scheme,
-        document_context=False,
-        train=None,
-        evaluation=None,
-        prediction=None,
-        bad_rows=None,
-        form=None,
-    ):
-        score = "token_accuracy" if scheme == PLAIN else "f1"
-        super().__init__("tagging", score, train, evaluation, prediction, bad_rows, flags=_FLAGS)
-        self.labels = labels
-        self._scheme = scheme
-        self._document_context = document_context
-        self._form = form or {}
+    head = TOKEN_HEAD
 
-    def configuration(self, model):
-        """What identifies the task and its data in a run's configuration.
+    def __init__(self, settings: TokenClassificationSettings, data: TaskData) -> None:
+        super().__init__("tagging", "token_accuracy" if settings.scheme == PLAIN else "f1", data)
+        self.settings = settings
+        self._scheme = settings.scheme or PLAIN
 
-        Reads all data that the modes need, so that what is wrong with them is known beforehand.
+    settings_class = TokenClassificationSettings
+
+    @classmethod
+    def from_settings(
+        cls, settings: TokenClassificationSettings, modes: Collection[str], seed: int = 1
+    ) -> TokenClassificationTask:
+        """The task with the data that the modes need; tags and scheme that are not given are those of the files.
 
         Args:
-            model: a model as `make_model` gives.
-
-        Returns:
-            dict fit for JSON.
-        """
-        data = {"train": self.training_examples(model)}
-        for split in self._evaluation:
-            data[split] = self._tokenize(split, self._evaluation[split], model)[1].windows
-        self.read_predictions_once()
-        return {
-            "task": self.name,
-            "labels": self.labels,
-            "scheme": self._scheme,
-            "document_context": self._document_context,
-            "data": describe_data(data, "windows"),
-            **self._form,
-        }
-
-    def make_model(self, checkpoint, max_seq_length, precision, trained=False, **arguments):
-        """A token classifier on the weights of a checkpoint.
-
-        Args:
-            checkpoint: Path.
-            max_seq_length: int.
-            precision: str, the dtype policy.
-            trained: bool. Whether the checkpoint must have a layer for these tags.
-            **arguments: further ones of `BertTokenClassifier.from_checkpoint`.
-
-        Returns:
-            `BertTokenClassifier`.
+            settings: files and how to read them.
+            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
+            seed: not used.
 
         Raises:
-            ValueError: if a trained model is wanted and the checkpoint has none for these tags.
+            FileNotFoundError: if a file is missing.
+            ValueError: if columns or tags do not fit.
         """
-        model = BertTokenClassifier.from_checkpoint(
-            checkpoint, labels=self.labels, sequence_length=max_seq_length, dtype=precision, **arguments
-        )
-        if trained:
-            self.require_trained(model, TOKEN_HEAD, checkpoint, f"layer for the tags {model.labels}")
-        return model
+        bad_rows = BadRows(skip=settings.skip_bad_rows)
+        labels, scheme = settings.labels, settings.scheme
 
-    def training_examples(self, model):
-        """The windows to train on, as `TokenizedExamples`."""
-        return self._tokenize("train", self._train, model)[1].windows
+        def read(paths: Collection[str], is_labelled: bool = True) -> Iterable[TaggedSentence]:
+            return read_conll(
+                list(paths),
+                settings.tag_column if is_labelled else None,
+                settings.token_column,
+                scheme,
+                settings.comment_prefix,
+                bad_rows,
+                None if labels is None or not is_labelled else list(labels),
+            )
 
-    def loss_weight(self, examples):
-        """How many tokens have a label, and with it a loss: int."""
+        train = read(settings.train_file) if settings.train_file and "train" in modes else None
+        if train is not None:
+            tags = _tags(train)
+            scheme = scheme or detect_scheme(tags)
+            found = {tag for sentence_tags in tags for tag in sentence_tags}
+            labels = labels or tuple(sorted(found, key=lambda tag: (tag != "O", tag)))
+            logging.info("%d tags of the scheme %s: %s", len(labels), scheme, ", ".join(labels))
+        evaluation = {}
+        if {"train", "eval"} & set(modes):
+            files = {"dev": settings.dev_file, "test": settings.test_file}
+            evaluation = {split: read(paths) for split, paths in files.items() if paths}
+        if scheme is None:  # a checkpoint that no run has trained
+            scheme = detect_scheme(tags for examples in evaluation.values() for tags in _tags(examples))
+        is_predicted = settings.predict_file and "predict" in modes
+        prediction = {"predict": read(settings.predict_file, is_labelled=False)} if is_predicted else {}
+        data = TaskData(train, evaluation, prediction, bad_rows)
+        return cls(dataclasses.replace(settings, scheme=scheme, labels=labels), data)
+
+    def configuration(self, model: BertTokenClassifier) -> dict[str, Any]:
+        data = {"train": self.training_examples(model)}
+        for split, examples in self.data.evaluation.items():
+            data[split] = self._tokenize(split, examples, model)[1].windows
+        self.read_predictions_once()
+        return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
+
+    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertTokenClassifier:
+        labels = None if self.settings.labels is None else list(self.settings.labels)
+        return BertTokenClassifier.from_checkpoint(checkpoint, labels=labels, **arguments)
+
+    def describe_head(self, model: BertTokenClassifier) -> str:
+        return f"layer for the tags {model.labels}"
+
+    def training_examples(self, model: BertTokenClassifier) -> TokenizedExamples:
+        assert self.data.train is not None
+        return self._tokenize("train", self.data.train, model)[1].windows
+
+    def loss_weight(self, examples: TokenizedExamples) -> int:
+        """The number of tokens with a label, and with it a loss."""
         return int((examples.labels >= 0).sum())
 
-    def split_metrics(self, model, split, batch_size):
-        """The metrics of an evaluation split: dict of name to float."""
-        sentences, predicted = self._predict(model, split, self._evaluation[split], batch_size)
-        return tagging_metrics([sentence.tags for sentence in sentences], predicted, self._scheme)
+    def split_metrics(self, model: BertTokenClassifier, split: str, batch_size: int) -> Metrics:
+        sentences, predicted = self._predict(model, split, self.data.evaluation[split], batch_size)
+        return tagging_metrics(_tags(sentences), predicted, self._scheme)
 
-    def report(self, model, run_dir, batch_size):
-        """The scores of all evaluation splits, by type; writes their predicted tags as `evaluation_<split>.conll`.
-
-        Returns:
-            A pair: what `evaluate` gives, and a dict of split to report.
-        """
+    def report(self, model: BertTokenClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+        """The scores of all evaluation splits, by type; writes the predicted tags to `evaluation_<split>.conll`."""
         metrics, reports = {}, {}
-        for split, examples in self._evaluation.items():
+        for split, examples in self.data.evaluation.items():
             sentences, predicted = self._predict(model, split, examples, batch_size)
-            true = [sentence.tags for sentence in sentences]
+            true = _tags(sentences)
             metrics[split] = tagging_metrics(true, predicted, self._scheme)
             reports[split] = tagging_report(true, predicted, self._scheme)
-            _write_tags(run_dir / f"evaluation_{split}.conll", sentences, predicted)
+            file = run_dir / f"evaluation_{split}.conll"
+            with skip_if_read_only(file):
+                _write_tags(file, sentences, predicted)
         return by_split(metrics), reports
 
-    def write_predictions(self, model, folder, batch_size):
-        """Tags all prediction splits.
-
-        Returns:
-            list of Path, the CoNLL files written.
-        """
+    def write_predictions(self, model: BertTokenClassifier, folder: Path, batch_size: int) -> list[Path]:
+        """Tags all prediction splits, in CoNLL files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = []
-        for split, examples in self._prediction.items():
-            sentences, predicted = self._predict(model, split, examples, batch_size, with_labels=False)
+        for split, examples in self.data.prediction.items():
+            sentences, predicted = self._predict(model, split, examples, batch_size, is_labelled=False)
             files.append(folder / f"{split}.conll")
             _write_tags(files[-1], sentences, predicted)
         return files
 
-    def export(self, model, folder, dtype):
-        """Writes the SavedModel, and gives its Path."""
-        return model.export(folder, dtype=dtype)
-
-    def _predict(self, model, split, examples, batch_size, with_labels=True):
-        """A pair: the list of the sentences, and the list of their predicted tags."""
-        sentences, tokenized = self._tokenize(split, examples, model, with_labels)
+    def _predict(
+        self,
+        model: BertTokenClassifier,
+        split: str,
+        examples: Iterable[TaggedSentence],
+        batch_size: int,
+        is_labelled: bool = True,
+    ) -> tuple[list[TaggedSentence], list[list[str]]]:
+        """The sentences and their predicted tags."""
+        sentences, tokenized = self._tokenize(split, examples, model, is_labelled)
         numbers = model.predict_logits(tokenized, batch_size).argmax(axis=1)
-        tags = [[model.labels[number] for number in of_sentence] for of_sentence in tokenized.of_sentences(numbers)]
-        return sentences, tags
+        return sentences, [[model.labels[number] for number in row] for row in tokenized.of_sentences(numbers)]
 
-    def _tokenize(self, split, examples, model, with_labels=True):
-        """A pair: the list of the sentences, and their `TokenizedSentences`."""
-
-        def tokenize():
+    def _tokenize(
+        self, split: str, examples: Iterable[TaggedSentence], model: BertTokenClassifier, is_labelled: bool = True
+    ) -> tuple[list[TaggedSentence], TokenizedSentences]:
+        def tokenize() -> tuple[list[TaggedSentence], TokenizedSentences]:
             sentences = list(examples)
             tokenized = model.tokenize_sentences(
                 [sentence.tokens for sentence in sentences],
-                [sentence.tags for sentence in sentences] if with_labels else None,
-                [sentence.document for sentence in sentences] if self._document_context else None,
+                [sentence.tags for sentence in sentences] if is_labelled else None,
+                [sentence.document for sentence in sentences] if self.settings.document_context else None,
             )
             logging.info("%s: %d sentences in %d windows", split, len(sentences), len(tokenized.windows))
             return sentences, tokenized
@@ -160,6 +202,10 @@ class TokenClassification(FineTuningTask):
         return self.tokenized_once(split, tokenize)
 
 
-def _write_tags(path, sentences, tags):
-    tagged = (sentence._replace(tags=tuple(of_sentence)) for sentence, of_sentence in zip(sentences, tags, strict=True))
+def _tags(sentences: Iterable[TaggedSentence]) -> list[tuple[str, ...]]:
+    return [sentence.tags or () for sentence in sentences]
+
+
+def _write_tags(path: Path, sentences: Sequence[TaggedSentence], tags: Sequence[Sequence[str]]) -> None:
+    tagged = (sentence._replace(tags=tuple(row)) for sentence, row in zip(sentences, tags, strict=True))
     write_conll(path, tagged, overwrite=True)

@@ -1,34 +1,58 @@
-"""What all trainings have in common: how their workers begin and end, and what a resumed run may change."""
+"""One worker's part of a run: other workers are watched, and SIGTERM makes training save and stop.
+
+Clusters announce by SIGTERM that a process is about to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TypeVar
+
+import tensorflow as tf
 
 from keras_bert.training.cluster import watch_workers
 from keras_bert.training.strategy import cluster_of, make_strategy, worker_barrier
 
-# What may change when a run is resumed. (Other micro-batches draw other dropout.)
-MAY_CHANGE = (
-    "checkpoint_every",
-    "log_every",
-    "steps_per_execution",
-    "progress",
-    "gradient_accumulation_steps",
-    "jit_compile",
-)
+TERMINATED = 128 + signal.SIGTERM  # the exit status of a process that SIGTERM ended, as in shells
+
+Result = TypeVar("Result")
 
 
-def run_on_worker(work, strategy=None):
-    """Does one worker's part of a training, while the other workers are watched.
-
-    Args:
-        work: function of the strategy.
-        strategy: tf.distribute.Strategy; None is one device.
-
-    Returns:
-        What `work` gives.
-
-    Raises:
-        WorkerLostError: if another worker is lost; the message names it.
-    """
+def run_on_worker(
+    work: Callable[[tf.distribute.Strategy], Result], strategy: tf.distribute.Strategy | None = None
+) -> Result:
+    """Calls `work` with the strategy (None is one device); raises WorkerLostError if another worker is lost."""
     strategy = strategy or make_strategy("one_device")
     with watch_workers(cluster_of(strategy)):
         results = work(strategy)
-        worker_barrier(strategy)()  # the end of one would look like a fault to those that are still there
+        worker_barrier(strategy)()  # a worker that ends looks like a lost one to those that still work
     return results
+
+
+@contextlib.contextmanager
+def stop_on_sigterm() -> Iterator[Callable[[], bool]]:
+    """Yields a function that says whether SIGTERM has come; a second SIGTERM ends the process at once.
+
+    A SIGTERM that was not answered by an exception when the block ends takes effect then.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield lambda: False
+        return
+    asked = threading.Event()
+    before = signal.getsignal(signal.SIGTERM)
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGTERM, before)
+
+    signal.signal(signal.SIGTERM, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if asked.is_set():
+        signal.raise_signal(signal.SIGTERM)

@@ -15,7 +15,7 @@ from absl import logging
 
 from keras_bert.io.atomic_write import nonfinite_to_none, write_json
 
-_CONFIGURATION_NAME = "run.json"
+CONFIGURATION_NAME = "run.json"
 _LOG_NAME = "log.jsonl"
 _LOCK_NAME = ".lock"
 _LONGEST_VALUE = 200  # characters of a value in a message
@@ -60,7 +60,7 @@ class RunDirectory:
             try:
                 self.existed = self._is_of_this_run()  # once more: another process may have made the folder its own
                 if not self.existed:
-                    write_json(self.path / _CONFIGURATION_NAME, self.configuration, overwrite=True)
+                    write_json(self.path / CONFIGURATION_NAME, self.configuration, overwrite=True)
             except BaseException:
                 self.close()
                 raise
@@ -71,12 +71,12 @@ class RunDirectory:
 
     def _is_of_this_run(self):
         """Whether the folder holds this run already; raises if it holds anything else."""
-        if (self.path / _CONFIGURATION_NAME).is_file():
+        if (self.path / CONFIGURATION_NAME).is_file():
             self._refuse_differences(read_configuration(self.path))
             return True
         if self.writer and self.path.is_dir() and not all(_is_of_a_beginning(file) for file in self.path.iterdir()):
             raise FileExistsError(
-                f"{self.path} is not empty and is not the folder of a run (it has no {_CONFIGURATION_NAME}); "
+                f"{self.path} is not empty and is not the folder of a run (it has no {CONFIGURATION_NAME}); "
                 "give a new --run_dir, or empty this one"
             )
         return False
@@ -146,15 +146,15 @@ def read_configuration(path):
     Raises:
         FileNotFoundError: if there is no run.
     """
-    file = Path(path) / _CONFIGURATION_NAME
+    file = Path(path) / CONFIGURATION_NAME
     if not file.is_file():
-        raise FileNotFoundError(f"{path} is not the folder of a run: there is no {_CONFIGURATION_NAME} in it")
+        raise FileNotFoundError(f"{path} is not the folder of a run: there is no {CONFIGURATION_NAME} in it")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _is_of_a_beginning(file):
     """Whether a file is what a process leaves that is killed before it has written `run.json`."""
-    return file.name == _LOCK_NAME or file.name.startswith(f".{_CONFIGURATION_NAME}.")
+    return file.name == _LOCK_NAME or file.name.startswith(f".{CONFIGURATION_NAME}.")
 
 
 class _Lock:

@@ -1,0 +1,75 @@
+"""How a run is computed: settings that may change when it is resumed."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from keras_bert.data.data_service import parse_service_address
+from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.training.trainer_settings import TrainerSettings
+from keras_bert.weights.hugging_face_writer import STORED_TYPES
+
+_training = functools.partial(setting, modes=("train",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSettings(Settings):
+    """Settings of speed, memory and output. They may differ when a run is resumed.
+
+    But for the random draws of dropout, which differ with `gradient_accumulation_steps`, the weights do not depend on
+    them.
+
+    Example:
+
+    >>> keras_bert.RuntimeSettings(steps_per_execution=0)
+    Traceback (most recent call last):
+    ValueError: steps_per_execution must be at least 1, got 0
+    """
+
+    gradient_accumulation_steps: int = _training(
+        1, "Number of parts each device's batch is split into, to save memory.", lower=1
+    )
+    gradient_checkpointing: bool = _training(False, "Recompute activations in the backward pass to save memory.")
+    jit_compile: bool = _training(False, "Compile forward and backward pass with XLA, once per batch shape.")
+    steps_per_execution: int = _training(20, "Maximum number of training steps per compiled call.", lower=1)
+    checkpoint_every: int | None = _training(
+        None, "Training steps between checkpoints; default: a tenth of the training, at least 200.", lower=1
+    )
+    log_every: int | None = _training(
+        None, "Training steps between log records; default: 100, or fewer in a short training.", lower=1
+    )
+    progress: bool = _training(True, "Show a progress bar.")
+
+    def trainer_settings(self, num_train_steps: int, seed: int) -> TrainerSettings:
+        """These settings as those of a `Trainer`, of which the others have their defaults."""
+        return TrainerSettings(
+            num_train_steps,
+            gradient_accumulation_steps=self.gradient_accumulation_steps,
+            steps_per_execution=self.steps_per_execution,
+            jit_compile=self.jit_compile,
+            seed=seed,
+            log_every=self.log_every,
+            checkpoint_every=self.checkpoint_every,
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningRuntime(RuntimeSettings):
+    """`RuntimeSettings` of fine-tuning, which also evaluates, predicts and exports."""
+
+    eval_batch_size: int = setting(
+        64, "Examples per batch of evaluation and prediction.", lower=1, modes=("train", "eval", "predict")
+    )
+    export_dtype: str | None = setting(
+        None, "Dtype of the SavedModel; default: the model's.", choices=STORED_TYPES, modes=("export",)
+    )
+    data_service: str | None = _training(
+        None, "grpc://host:port of a tf.data service that makes the batches; see tools.data_service."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data_service is not None:
+            parse_service_address(self.data_service)
