@@ -79,7 +79,8 @@ def _define_flag(field, kind, values, default):
     if field.metadata["repeated"]:
         flags.DEFINE_multi_string(field.name, list(default), help, **options)
     elif kind.is_list:
-        default = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        if default is not None:
+            default = [str(item) for item in (default if isinstance(default, tuple) else (default,))]
         flags.DEFINE_list(field.name, default, help, **options)
     elif choices is not None:
         flags.DEFINE_enum(field.name, default, choices, help, **options)

@@ -75,7 +75,7 @@ def test_other_flags_in_the_same_folder_are_refused_by_name(start, uninterrupted
     other = start(uninterrupted.run_dir, "--weight_decay=0.5", "--seed=7")
     assert other.finish() == 1
     assert "weight_decay is 0.5, there it was 0.01" in other.said
-    assert "seeds is [7]" in other.said
+    assert "seed is 7" in other.said
 
 
 def test_workers_go_on_after_sigterm_to_one_and_after_the_death_of_one(start, uninterrupted, draw, tmp_path):

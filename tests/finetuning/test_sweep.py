@@ -1,24 +1,33 @@
 import math
 
 import pytest
+import tensorflow as tf
 
-from keras_bert.finetuning.sweep import best_trial, run_trials, summarize_trials, trial_folder
+from keras_bert.finetuning import sweep
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.sweep import best_trial, format_results, summarize_trials
+
+SINGLE = FineTuningRecipe()
 
 
-def test_every_rate_with_every_seed_and_finished_trials_are_not_run_again(tmp_path):
+def run_trials(run_dir, recipe, train_trial):
+    return sweep.run_trials(run_dir, {"task": "rte"}, recipe, train_trial, tf.distribute.get_strategy())
+
+
+def test_trains_with_every_rate_and_seed_and_skips_finished_trials(tmp_path):
     calls = []
 
-    def train(run, rate, seed):
-        calls.append((run.path.name, rate, seed))
+    def train(run, recipe):
+        calls.append(run.path.name)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return {"score": rate * seed}
+        return {"score": recipe.learning_rate * recipe.seed}
 
-    arguments = (tmp_path / "run", {"task": "rte"}, [5e-5, 3e-5], [1, 2], train)
+    recipe = FineTuningRecipe(learning_rate=(5e-5, 3e-5), num_seeds=2)
     with pytest.raises(KeyboardInterrupt):
-        run_trials(*arguments)
-    trials = run_trials(*arguments)
-    assert [call[0] for call in calls] == [
+        run_trials(tmp_path / "run", recipe, train)
+    trials = run_trials(tmp_path / "run", recipe, train)
+    assert calls == [
         "learning_rate_5e-05_seed_1",
         "learning_rate_5e-05_seed_2",
         "learning_rate_3e-05_seed_1",
@@ -26,27 +35,21 @@ def test_every_rate_with_every_seed_and_finished_trials_are_not_run_again(tmp_pa
         "learning_rate_3e-05_seed_2",
     ]
     assert [(trial["learning_rate"], trial["seed"]) for trial in trials] == [(5e-5, 1), (5e-5, 2), (3e-5, 1), (3e-5, 2)]
-    assert trial_folder(tmp_path / "run", trials[2]).is_dir()
+    assert trials[2]["folder"] == "trials/learning_rate_3e-05_seed_1"
 
 
-def test_a_single_trial_is_the_run_itself(tmp_path):
-    trials = run_trials(tmp_path / "run", {}, [1e-4], [7], lambda run, rate, seed: {"score": 1.0})
-    assert trial_folder(tmp_path / "run", trials[0]) == tmp_path / "run"
+def test_single_trial_uses_the_folder_of_the_run(tmp_path):
+    (trial,) = run_trials(tmp_path / "run", SINGLE, lambda run, recipe: {"score": 1.0})
+    assert trial["folder"] == "."
 
 
-def test_another_grid_in_the_same_folder_is_refused(tmp_path):
-    run_trials(tmp_path / "run", {}, [1e-4], [7], lambda run, rate, seed: {"score": 1.0})
-    with pytest.raises(FileExistsError, match="learning_rates"):
-        run_trials(tmp_path / "run", {}, [1e-4, 1e-5], [7], lambda run, rate, seed: {"score": 1.0})
+def test_folder_of_another_grid_is_refused(tmp_path):
+    run_trials(tmp_path / "run", SINGLE, lambda run, recipe: {"score": 1.0})
+    with pytest.raises(FileExistsError, match="learning_rate"):
+        run_trials(tmp_path / "run", FineTuningRecipe(learning_rate=(1e-4, 1e-5)), None)
 
 
-@pytest.mark.parametrize(("rates", "seeds"), [([], [1]), ([1e-4], []), ([1e-4, 1e-4], [1])])
-def test_empty_and_repeated(tmp_path, rates, seeds):
-    with pytest.raises(ValueError, match=r"at least one .* and none twice"):
-        run_trials(tmp_path / "run", {}, rates, seeds, lambda run, rate, seed: {"score": 1.0})
-
-
-def test_summary_and_best():
+def test_summarizes_scores_by_learning_rate():
     scores = {(5e-5, 1): 0.5, (5e-5, 2): 0.7, (5e-5, 3): 0.9, (3e-5, 1): 0.8}
     trials = [{"learning_rate": rate, "seed": seed, "score": score} for (rate, seed), score in scores.items()]
     first, second = summarize_trials(trials)
@@ -59,31 +62,46 @@ def test_summary_and_best():
     assert best_trial([{"score": None}, {"score": -1.0}])["score"] == -1.0
 
 
-def test_a_trial_whose_score_is_no_number_is_counted_and_not_averaged(tmp_path):
-    def train(run, rate, seed):
-        return {"score": math.nan if seed == 1 else 0.5}
-
-    trials = run_trials(tmp_path / "run", {}, [1e-4], [1, 2], train)
+def test_scores_that_are_not_numbers_are_counted_and_not_averaged(tmp_path):
+    recipe = FineTuningRecipe(num_seeds=2)
+    trials = run_trials(
+        tmp_path / "run", recipe, lambda run, recipe: {"score": math.nan if recipe.seed == 1 else 0.5, "best_step": 3}
+    )
     assert [trial["score"] for trial in trials] == [None, 0.5]
     assert best_trial(trials)["seed"] == 2
     (summary,) = summarize_trials(trials)
     assert (summary["trials"], summary["without_score"], summary["mean"]) == (2, 1, 0.5)
     assert summarize_trials(trials[:1])[0]["maximum"] is None
+    results = {
+        "trials": trials,
+        "best": trials[1],
+        "score": "dev/f1",
+        "model": "m",
+        "predictions": [],
+        "saved_model": [],
+    }
+    assert format_results(results).splitlines() == [
+        "learning rate    seed  best step  dev/f1",
+        "5e-05               1          3  not a number",
+        "5e-05               2          3  0.5000  best",
+        "model          m",
+    ]
 
 
-def test_a_finished_trial_keeps_no_checkpoints(tmp_path):
-    def train(run, rate, seed):
+def test_finished_trials_keep_no_checkpoints(tmp_path):
+    def train(run, recipe):
         (run.path / "checkpoints").mkdir()
-        return {"score": seed}
+        return {"score": recipe.seed}
 
-    trials = run_trials(tmp_path / "run", {}, [1.00000001e-3, 1e-3], [1], train)
-    assert not any((trial_folder(tmp_path / "run", trial) / "checkpoints").exists() for trial in trials)
+    trials = run_trials(tmp_path / "run", FineTuningRecipe(learning_rate=(1.00000001e-3, 1e-3)), train)
+    assert not any((tmp_path / "run" / trial["folder"] / "checkpoints").exists() for trial in trials)
 
 
-def test_the_chief_decides_whether_a_trial_is_finished(tmp_path):
-    run_trials(tmp_path / "run", {}, [1e-4], [7], lambda run, rate, seed: {"score": 1.0})
-    other = {"is_chief": False, "broadcast_from_chief": lambda value: 1.0}
-    assert run_trials(tmp_path / "run", {}, [1e-4], [7], None, **other)[0]["score"] == 1.0
+def test_chief_decides_whether_a_trial_is_finished(tmp_path, monkeypatch):
+    run_trials(tmp_path / "run", SINGLE, lambda run, recipe: {"score": 1.0})
+    monkeypatch.setattr(sweep, "is_chief", lambda strategy: False)
+    monkeypatch.setattr(sweep, "broadcast_from_chief", lambda strategy, values: [1.0])
+    assert run_trials(tmp_path / "run", SINGLE, None)[0]["score"] == 1.0
     (tmp_path / "run" / "trial.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"does not see .*trial\.json, which the chief does"):
-        run_trials(tmp_path / "run", {}, [1e-4], [7], None, **other)
+        run_trials(tmp_path / "run", SINGLE, None)

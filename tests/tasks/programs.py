@@ -1,4 +1,4 @@
-"""Trainings of the toy RTE as processes of their own, alone or two together."""
+"""Programs called in this process on toy data; and trainings as processes of their own, alone or two together."""
 
 import json
 import re
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from absl import flags
 from safetensors.numpy import load_file
 
 from tests.addresses import free_addresses
@@ -16,6 +17,27 @@ from tests.forked import ForkedProgram
 SECONDS = 300
 UPDATES = 120  # 6 epochs of 160 examples
 CHECKPOINT_EVERY = 20
+TRAINING = {"epochs": 2, "batch_size": 8, "learning_rate": 5e-3, "max_seq_length": 16, "checkpoint_every": 1000}
+
+
+def parse(module, **given):
+    """The flags of a program, parsed."""
+    values = flags.FlagValues()
+    module.define_flags(values)
+    arguments = [module.__name__]
+    for name, value in given.items():
+        repeated = value if isinstance(value, list) else [value]
+        arguments += [f"--{name}={item}" for item in repeated if item is not None]
+    values(arguments)
+    return values
+
+
+def run(module, mode, run_dir, init_checkpoint=None, **given):
+    """Calls the `main` of a fine-tuning program, to train with settings for toys unless others are given."""
+    if "train" in mode:
+        given = {**TRAINING, "eval_batch_size": 8, "progress": False, **given}
+    values = parse(module, mode=mode, run_dir=run_dir, init_checkpoint=init_checkpoint, **given)
+    return module.main([module.__name__], values)
 
 
 class Program:

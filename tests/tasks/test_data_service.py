@@ -10,10 +10,12 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.finetuning import training_input as module
-from keras_bert.finetuning.training_input import check_training_input, errors_of_service
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.training_input import check_training_input, explain_service_errors
+from tasks import glue
 from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
-from tests.forked import run as run_forked
+from tests.tasks import programs
 from tests.tasks.programs import SECONDS, UPDATES, Workers
 
 ROOT = Path(__file__).parents[2]
@@ -55,50 +57,31 @@ def test_two_workers_train_and_resume_with_a_new_pass(service, start, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_service_is_another_than_one_without(service, toy_glue, toy_checkpoint, tmp_path):
-    command = [
-        *(sys.executable, "-m", "tasks.glue", "--task=rte", f"--data_dir={toy_glue}", "--mode=train", "--epochs=1"),
-        *(f"--init_checkpoint={toy_checkpoint}", f"--run_dir={tmp_path / 'run'}", "--max_seq_length=16"),
-    ]
-    first = run_forked([*command, f"--data_service={service}"], cwd=ROOT)
-    assert first.returncode == 0, first.stderr[-3000:]
-    other = run_forked(command, cwd=ROOT)
-    assert other.returncode == 1
-    assert "data_service is None, there it was True" in other.stderr
+def test_run_with_a_service_differs_from_one_without(service, toy_glue, toy_checkpoint, tmp_path):
+    given = {"task": "rte", "data_dir": toy_glue, "epochs": 1}
+    programs.run(glue, "train", tmp_path / "run", toy_checkpoint, data_service=service, **given)
+    with pytest.raises(SystemExit, match="data_service is None, there it was True"):
+        programs.run(glue, "train", tmp_path / "run", toy_checkpoint, **given)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--data_service=localhost:5050"], "grpc://host:port"),
-        (["--data_service=grpc://a:1", "--deterministic"], "speed"),
-    ],
-)
-def test_flags_that_cannot_be_are_refused(flags, message):
-    answer = run_forked(
-        [sys.executable, "-m", "tasks.glue", "--task=rte", "--data_dir=none", "--run_dir=none", *flags], cwd=ROOT
-    )
-    assert answer.returncode != 0
-    assert message in answer.stdout + answer.stderr
-
-
-def test_a_batch_that_does_not_divide_by_the_workers_is_refused(monkeypatch):
+def test_batch_has_to_divide_by_the_workers(monkeypatch):
     monkeypatch.setattr(module, "get_num_workers", lambda strategy: 3)
-    with pytest.raises(ValueError, match="--batch_size=32 does not divide by 3; take 30 or 33"):
-        check_training_input(None, "grpc://localhost:1", 32, None, static_shapes=False)
-    with pytest.raises(ValueError, match=r"--token_budget=2 does not divide by 3; take 3$"):
-        check_training_input(None, "grpc://localhost:1", None, 2, static_shapes=False)
+    with pytest.raises(ValueError, match="batch_size=32 does not divide by 3; take 30 or 33"):
+        check_training_input(None, FineTuningRecipe(), "grpc://localhost:1")
+    with pytest.raises(ValueError, match=r"token_budget=2 does not divide by 3; take 3$"):
+        check_training_input(None, FineTuningRecipe(token_budget=2), "grpc://localhost:1")
 
 
-def test_a_service_that_does_not_answer_is_refused_before_training():
+def test_service_that_does_not_answer_is_refused_before_training():
     (address,) = free_addresses(1)
     with pytest.raises(ConnectionError, match="does not answer"):
-        check_training_input(None, f"grpc://{address}", 32, None, static_shapes=False)
+        check_training_input(None, FineTuningRecipe(), f"grpc://{address}")
 
 
-def test_a_service_that_has_forgotten_the_training_is_named():
+def test_service_that_has_forgotten_the_training_is_named():
     service = "grpc://a:1"
-    with pytest.raises(ConnectionError, match="grpc://a:1 does not know this training"), errors_of_service(service):
+    message = "grpc://a:1 does not know this training"
+    with pytest.raises(ConnectionError, match=message), explain_service_errors(service):
         raise tf.errors.NotFoundError(None, None, "Iteration id 7 not found")
-    with pytest.raises(tf.errors.NotFoundError), errors_of_service(None):
+    with pytest.raises(tf.errors.NotFoundError), explain_service_errors(None):
         raise tf.errors.NotFoundError(None, None, "a file")

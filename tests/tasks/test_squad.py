@@ -6,14 +6,16 @@ import tensorflow as tf
 
 from keras_bert.data.formats.squad_files import read_squad, write_squad
 from keras_bert.data.formats.triviaqa import squad_articles
-from keras_bert.finetuning.fine_tuner import fine_tune
-from keras_bert.finetuning.question_answering_task import QuestionAnswering
+from keras_bert.finetuning.question_answering_task import QuestionAnsweringSettings, QuestionAnsweringTask
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.run_models import saved_configuration
+from keras_bert.finetuning.runtime import FineTuningRuntime
+from keras_bert.finetuning.task import TaskData
 from keras_bert.io.atomic_write import write_json
 from keras_bert.metrics.squad_scores import squad_metrics
-from tasks.squad import question_answering
+from tasks import squad
 from tests.data.formats.triviaqa_files import write_triviaqa
-from tests.tasks.given_flags import GivenFlags
-from tests.tasks.test_glue import ARGUMENTS
+from tests.tasks import programs
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
 
 
@@ -35,32 +37,16 @@ def make_file(path, number, version, seed):
     return path
 
 
-FLAGS = {
-    "version": None,
-    "train_file": None,
-    "eval_file": None,
-    "predict_file": None,
-    "doc_stride": 128,
-    "max_query_length": 64,
-    "n_best_size": 20,
-    "max_answer_length": 30,
-    "null_score_diff_threshold": None,
-    "skip_bad_rows": False,
-}
 GIVEN = {"doc_stride": 8, "max_query_length": 4, "n_best_size": 5, "max_answer_length": 3}
 
 
-def make_task(modes, files, run_dir, init_checkpoint=None, **given):
-    names = {"train_file": "train", "eval_file": "eval", "predict_file": "eval"}
-    paths = {flag: str(files[name]) for flag, name in names.items() if name in files}
-    flags = GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), init_checkpoint=init_checkpoint, **paths, **given)
-    return question_answering(flags)
-
-
-def run(version, modes, files, run_dir, init_checkpoint=None, given=GIVEN, **arguments):
-    task = make_task(modes, files, run_dir, init_checkpoint, version=version, **given)
-    arguments = {**ARGUMENTS, "dropout": None, "max_seq_length": 24, "epochs": 8, **arguments}
-    return fine_tune(task, modes, run_dir, init_checkpoint=init_checkpoint, **arguments)
+def run(version, mode, files, run_dir, init_checkpoint=None, given=GIVEN, **training):
+    flags = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}
+    paths = {flag: files["eval" if name == "predict" else name] for name, flag in flags.items() if name in mode}
+    if "train" in mode:
+        training = {"max_seq_length": 24, "epochs": 8, **training}
+        paths["eval_file"] = files["eval"]
+    return programs.run(squad, mode, run_dir, init_checkpoint, version=version, **paths, **given, **training)
 
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
@@ -71,7 +57,7 @@ def finished(request, tmp_path_factory, toy_checkpoint):
         name: make_file(folder / f"{name}.json", number, request.param, seed)
         for seed, (name, number) in enumerate({"train": 200, "eval": 40}.items())
     }
-    run(request.param, ["train", "eval", "predict", "export"], files, folder / "run", toy_checkpoint)
+    run(request.param, "train,eval,predict,export", files, folder / "run", toy_checkpoint)
     return request.param, files, folder / "run"
 
 
@@ -114,30 +100,32 @@ def test_what_is_served_answers_as_the_files_do(finished):
 @pytest.mark.slow
 def test_a_finished_run_can_be_used_again(finished):
     _, files, folder = finished
-    again = run(None, ["eval"], files, folder, given={})["evaluation"]  # it knows its version, windows and answers
+    again = run(None, "eval", files, folder, given={})["evaluation"]  # it knows its version, windows and answers
     assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
 
 
 def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
-    def settings(run_dir, init_checkpoint=None, **given):
-        return make_task(["export"], {}, run_dir, init_checkpoint, **given).export_settings()
+    def export_settings(run_dir, init_checkpoint=None, **given):
+        saved = QuestionAnsweringSettings.recorded(saved_configuration(run_dir, init_checkpoint))
+        task = QuestionAnsweringTask(QuestionAnsweringSettings(**{**saved, **given}), TaskData())
+        task.use_model_of(run_dir, init_checkpoint)
+        return task.export_settings()
 
     trained, evaluated, neither = (tmp_path / name for name in ("trained", "evaluated", "neither"))
     form = {"stride": 8, "max_query_length": 4, "n_best": 5, "max_answer_length": 3}
     for folder in (trained, evaluated):
         folder.mkdir()
-        write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}}, overwrite=True)
-    write_json(trained / "run.json", {"task": "squad2.0", **form}, overwrite=True)
-    scores = {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}
-    write_json(trained / "results.json", {"best": {"metrics": scores}}, overwrite=True)
-    assert settings(trained) == settings(neither, str(trained)) == {**form, "null_threshold": -3.0}
-    assert settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0
-    assert settings(trained, n_best_size=7)["n_best"] == 7
-    assert settings(evaluated, version="2.0")["null_threshold"] == 5.0
-    assert settings(neither, version="2.0")["null_threshold"] == 0.0
-    assert settings(trained, version="1.1")["null_threshold"] is None
-    with pytest.raises(ValueError, match=r"which version of SQuAD is it\? Give --version=1\.1"):
-        settings(neither)
+        write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}})
+    write_json(trained / "run.json", {"task": "squad2.0", "version": "2.0", **GIVEN})
+    write_json(trained / "results.json", {"best": {"metrics": {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}}})
+    assert export_settings(trained) == export_settings(neither, trained) == {**form, "null_threshold": -3.0}
+    assert export_settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0
+    assert export_settings(trained, n_best_size=7)["n_best"] == 7
+    assert export_settings(evaluated, version="2.0")["null_threshold"] == 5.0
+    assert export_settings(neither, version="2.0")["null_threshold"] == 0.0
+    assert export_settings(trained, version="1.1")["null_threshold"] is None
+    with pytest.raises(ValueError, match=r"unknown version of SQuAD: give version=1\.1"):
+        export_settings(neither)
 
 
 @pytest.mark.slow
@@ -161,29 +149,29 @@ def test_a_model_of_triviaqa_goes_on_with_squad(tmp_path, toy_checkpoint):
     write_squad(tmp_path / "triviaqa.json", squad_articles(*write_triviaqa(tmp_path, questions, evidence)))
     squad = make_file(tmp_path / "squad.json", 40, "1.1", 1)
     # Enough for the first run, and so little for the second that it stays at what it began with.
-    run("1.1", ["train"], {"train": tmp_path / "triviaqa.json", "eval": squad}, tmp_path / "triviaqa", toy_checkpoint)
-    arguments = {"epochs": 1, "learning_rates": [1e-9]}
+    run("1.1", "train", {"train": tmp_path / "triviaqa.json", "eval": squad}, tmp_path / "triviaqa", toy_checkpoint)
+    arguments = {"epochs": 1, "learning_rate": 1e-9}
     files = {"train": squad, "eval": squad}
     for start, expected in ((tmp_path / "triviaqa", True), (toy_checkpoint, False)):
         run_dir = tmp_path / f"squad_from_{start.name}"
-        result = run("1.1", ["train"], files, run_dir, start, **arguments)
+        result = run("1.1", "train", files, run_dir, start, **arguments)
         assert (result["best"]["metrics"]["eval/exact_match"] > 0.8) == expected
 
 
-def test_modes_without_files_are_refused(tmp_path):
-    task = QuestionAnswering("1.1", stride=8, max_query_length=4, n_best=5, max_answer_length=3)
+def test_modes_need_their_files():
+    task = QuestionAnsweringTask(QuestionAnsweringSettings(version="1.1"), TaskData())
     for mode, flag in (("train", "--train_file"), ("eval", "--eval_file"), ("predict", "--predict_file")):
         with pytest.raises(ValueError, match=flag):
             task.check([mode])
 
 
-def test_a_checkpoint_without_spans_is_no_trained_model(tmp_path, toy_checkpoint):
-    files = {"eval": make_file(tmp_path / "eval.json", 3, "1.1", 0), "train": tmp_path / "eval.json"}
-    with pytest.raises(ValueError, match="no trained layer for spans"):
-        run("1.1", ["eval"], files, tmp_path / "run", toy_checkpoint)
+def test_checkpoint_without_a_span_head_is_refused(tmp_path, toy_checkpoint):
+    files = {"eval": make_file(tmp_path / "eval.json", 3, "1.1", 0)}
+    with pytest.raises(SystemExit, match="no trained layer for spans"):
+        run("1.1", "eval", files, tmp_path / "run", toy_checkpoint, max_seq_length=24)
 
 
-def test_a_dropout_is_refused(tmp_path, toy_checkpoint):
-    task = QuestionAnswering("1.1", stride=8, max_query_length=4, n_best=5, max_answer_length=3)
+def test_span_head_has_no_dropout(toy_checkpoint):
+    task = QuestionAnsweringTask(QuestionAnsweringSettings(version="1.1"), TaskData())
     with pytest.raises(ValueError, match=r"no dropout before it; got dropout=0\.1"):
-        task.make_model(toy_checkpoint, 24, "float32", dropout=0.1)
+        task.new_model(FineTuningRecipe(init_checkpoint=toy_checkpoint, dropout=0.1), FineTuningRuntime())

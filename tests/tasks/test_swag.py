@@ -4,24 +4,11 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags
 
-from keras_bert.finetuning.fine_tuner import fine_tune
-from tasks.swag import multiple_choice
+from tasks import swag
 from tests.models.test_multiple_choice import telling_questions
-from tests.tasks.given_flags import GivenFlags
-from tests.tasks.test_glue import ARGUMENTS
-
-FLAGS = {
-    "train_file": None,
-    "eval_file": None,
-    "predict_file": None,
-    "file_format": None,
-    "fold": None,
-    "folds": 5,
-    "fold_seed": 1,
-    "skip_bad_rows": False,
-    "init_checkpoint": None,
-}
+from tests.tasks import programs
 
 
 def make_swag(path, number, seed):
@@ -42,9 +29,8 @@ def make_codah(path, number, seed):
     return str(path)
 
 
-def run(modes, run_dir, checkpoint=None, **flags):
-    values = GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), **flags)
-    return fine_tune(multiple_choice(values), modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 6})
+def run(mode, run_dir, checkpoint=None, **given):
+    return programs.run(swag, mode, run_dir, checkpoint, **({"epochs": 6} if "train" in mode else {}), **given)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +39,7 @@ def finished(tmp_path_factory, toy_checkpoint):
     folder = tmp_path_factory.mktemp("swag")
     files = {"train_file": make_swag(folder / "train.csv", 150, 0), "eval_file": make_swag(folder / "val.csv", 30, 1)}
     files["predict_file"] = files["eval_file"]
-    run(["train", "eval", "predict", "export"], folder / "run", toy_checkpoint, **files)
+    run("train,eval,predict,export", folder / "run", toy_checkpoint, **files)
     return files, folder / "run"
 
 
@@ -89,32 +75,33 @@ def test_predictions_are_what_is_served(finished):
 @pytest.mark.slow
 def test_a_fold_of_codah(tmp_path, toy_checkpoint):
     file = make_codah(tmp_path / "codah.tsv", 100, 2)
-    run(["train", "eval"], tmp_path / "run", toy_checkpoint, train_file=file, fold=1)
+    run("train,eval", tmp_path / "run", toy_checkpoint, train_file=file, fold=1)
     report = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert [report[split]["questions"] for split in ("dev", "test")] == [20, 20]
     assert sum(category["questions"] for category in report["test"]["by_category"].values()) == 20
     assert json.loads((tmp_path / "run" / "results.json").read_text())["configuration"]["fold"] == 1
     # The run knows its fold, and is not judged by what it was trained on.
-    again = run(["eval"], tmp_path / "run", train_file=file)["evaluation"]
+    again = run("eval", tmp_path / "run", train_file=file)["evaluation"]
     assert again["test/accuracy"] == report["test"]["accuracy"]
-    for flags in ({"fold": 0}, {"fold_seed": 2}):
-        with pytest.raises(ValueError, match="the model was trained with fold"):
-            run(["eval"], tmp_path / "run", train_file=file, **flags)
+    for given in ({"fold": 0}, {"fold": 1, "fold_seed": 2}):
+        with pytest.raises(SystemExit, match="the model was trained with fold"):
+            run("eval", tmp_path / "run", train_file=file, **given)
 
 
-def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
+def test_reports_data_that_cannot_be_used(tmp_path, toy_checkpoint):
     file = make_codah(tmp_path / "codah.tsv", 20, 2)
-    with pytest.raises(ValueError, match="leave out --eval_file"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file, eval_file=file, fold=1)
-    with pytest.raises(ValueError, match="--fold_seed is of a cross-validation: give --fold, or leave it out"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file, eval_file=file, fold_seed=2)
-    with pytest.raises(ValueError, match=r"give --file_format"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=str(tmp_path / "codah.txt"), fold=1)
-    with pytest.raises(ValueError, match="has no labelled examples to choose the best model by; give --eval_file"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file)
-    with pytest.raises(ValueError, match="no trained layer for choices"):
-        run(["eval"], tmp_path / "run", toy_checkpoint, eval_file=file)
-    unlabelled = tmp_path / "test.csv"
-    unlabelled.write_text("sent1,sent2,ending0,ending1\na,b,c,d\n")
-    with pytest.raises(ValueError, match="the question of line 2 has no label"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file, eval_file=str(unlabelled))
+    (tmp_path / "test.csv").write_text("sent1,sent2,ending0,ending1\na,b,c,d\n")
+    for mode, given, message in (
+        ("train", {"train_file": str(tmp_path / "codah.txt"), "fold": 1}, "give file_format"),
+        ("train", {"train_file": file}, "has no labelled examples to choose the best model by; give --eval_file"),
+        ("eval", {"eval_file": file, "max_seq_length": 16}, "no trained layer for choices"),
+        ("train", {"train_file": file, "eval_file": tmp_path / "test.csv"}, "the question of line 2 has no label"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            run(mode, tmp_path / "run", toy_checkpoint, **given)
+    for given, message in (
+        ({"eval_file": file, "fold": 1}, "--fold has no effect with eval_file"),
+        ({"fold_seed": 2}, "--fold_seed has no effect without fold"),
+    ):
+        with pytest.raises(flags.Error, match=message):
+            programs.parse(swag, run_dir="run", train_file=file, **given)

@@ -5,28 +5,14 @@ import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
-from keras_bert.finetuning.fine_tuner import fine_tune, mean_loss_weights
-from keras_bert.io.row_errors import BadRowError
+from keras_bert.finetuning.fine_tuner import mean_loss_weights
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.runtime import FineTuningRuntime
+from keras_bert.finetuning.token_classification_task import TokenClassificationSettings, TokenClassificationTask
 from keras_bert.metrics.entity_scores import tagging_metrics
-from tasks.tagging import token_classification
+from tasks import tagging
 from tests.models.test_token_classifier import telling_sentences
-from tests.tasks.given_flags import GivenFlags
-from tests.tasks.test_glue import ARGUMENTS
-
-FLAGS = {
-    "train_file": [],
-    "dev_file": [],
-    "test_file": [],
-    "predict_file": [],
-    "token_column": 0,
-    "tag_column": -1,
-    "comment_prefix": None,
-    "scheme": None,
-    "labels": None,
-    "document_context": False,
-    "skip_bad_rows": False,
-    "init_checkpoint": None,
-}
+from tests.tasks import programs
 
 
 def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: tag):
@@ -41,9 +27,17 @@ def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: ta
     return [str(path)]
 
 
-def run(modes, run_dir, checkpoint=None, **given):
-    task = token_classification(GivenFlags(FLAGS, mode=modes, run_dir=str(run_dir), **given))
-    return fine_tune(task, modes, run_dir, init_checkpoint=checkpoint, **{**ARGUMENTS, "epochs": 15})
+def run(mode, run_dir, checkpoint=None, **given):
+    training = {"epochs": 15, "bucket_step": 8} if "train" in mode else {}
+    return programs.run(tagging, mode, run_dir, checkpoint, **{**training, **given})
+
+
+def make_task(modes, **settings):
+    return TokenClassificationTask.from_settings(TokenClassificationSettings(**settings), modes)
+
+
+def recipe(checkpoint):
+    return FineTuningRecipe(init_checkpoint=checkpoint, max_seq_length=16)
 
 
 @pytest.fixture(scope="module", params=[False, True])
@@ -57,7 +51,7 @@ def finished(request, tmp_path_factory, toy_checkpoint):
     }
     files["predict_file"] = files["test_file"]
     run(
-        ["train", "eval", "predict", "export"],
+        "train,eval,predict,export",
         folder / "run",
         toy_checkpoint,
         document_context=request.param,
@@ -113,7 +107,7 @@ def test_what_is_served_tags_as_the_files_do(finished):
 @pytest.mark.slow
 def test_a_finished_run_knows_its_form(finished):
     files, folder = finished
-    again = run(["eval"], folder, test_file=files["test_file"])["evaluation"]
+    again = run("eval", folder, test_file=files["test_file"])["evaluation"]
     assert again["test/f1"] == json.loads((folder / "evaluation.json").read_text())["test"]["micro"]["f1"]
 
 
@@ -126,7 +120,7 @@ def test_parts_of_speech(tmp_path, toy_checkpoint):
         f"{name}_file": make_file(tmp_path / f"{name}.conll", number, number, change=plain)
         for name, number in {"train": 100, "dev": 20}.items()
     }
-    run(["train", "eval", "export"], tmp_path / "run", toy_checkpoint, **files)
+    run("train,eval,export", tmp_path / "run", toy_checkpoint, **files)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["score"] == "dev/token_accuracy"
     assert results["best"]["score"] > 0.9
@@ -136,14 +130,13 @@ def test_parts_of_speech(tmp_path, toy_checkpoint):
 def test_a_checkpoint_that_no_run_trained_has_the_scheme_of_the_file(tmp_path):
     sentence = TaggedSentence(("it", "is", "good"), ("PRON", "AUX", "ADJ"), 0, 1)
     write_conll(tmp_path / "dev.conll", [sentence])
-    given = {"run_dir": str(tmp_path / "run"), "dev_file": [str(tmp_path / "dev.conll")]}
-    assert token_classification(GivenFlags(FLAGS, mode=["eval"], **given)).score == "dev/token_accuracy"
+    assert make_task(["eval"], dev_file=(str(tmp_path / "dev.conll"),)).score == "dev/token_accuracy"
 
 
 def test_every_word_has_the_same_say_in_whichever_batch(tmp_path, toy_checkpoint):
     files = {f"{name}_file": make_file(tmp_path / f"{name}.conll", 30, 0) for name in ("train", "dev")}
-    task = token_classification(GivenFlags(FLAGS, mode=["train"], **files))
-    examples = task.training_examples(task.make_model(toy_checkpoint, 16, "float32"))
+    task = make_task(["train"], **files)
+    examples = task.training_examples(task.new_model(recipe(toy_checkpoint), FineTuningRuntime()))
     words = sum(len(sentence.tokens) for sentence in read_conll(files["train_file"]))
     plan = BatchPlan(examples.lengths, batch_size=8)
     assert mean_loss_weights(task, examples, plan) == {"loss": words / plan.batches_per_epoch}
@@ -155,21 +148,20 @@ def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):
     train = make_file(tmp_path / "train.conll", 20, 0)
     dev = tmp_path / "dev.conll"
     dev.write_text("good\tB-good\n\nplain\tB-ugly\nfilm\tO\n\nbad\tB-bad\n")
-    with pytest.raises(BadRowError, match=r"dev.conll, line 3: the tag 'B-ugly' is unknown; known are \['B-bad'"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=train, dev_file=[str(dev)])
-    given = {"train_file": train, "dev_file": [str(dev)], "skip_bad_rows": True}
-    task = token_classification(GivenFlags(FLAGS, mode=["train"], **given))
-    model = task.make_model(toy_checkpoint, 16, "float32")
+    with pytest.raises(SystemExit, match=r"dev.conll, line 3: the tag 'B-ugly' is unknown; known are \['B-bad'"):
+        run("train", tmp_path / "run", toy_checkpoint, train_file=train, dev_file=[str(dev)])
+    task = make_task(["train"], train_file=train, dev_file=[str(dev)], skip_bad_rows=True)
+    model = task.new_model(recipe(toy_checkpoint), FineTuningRuntime())
     assert len(task.configuration(model)["data"]) == 2
     assert task._tokenized["dev"][1].lengths.tolist() == [1, 1]
 
 
 def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
     file = make_file(tmp_path / "train.conll", 20, 0)
-    with pytest.raises(ValueError, match="no labelled examples to choose the best model by; give --dev_file"):
-        run(["train"], tmp_path / "run", toy_checkpoint, train_file=file)
-    with pytest.raises(ValueError, match="no token classifier"):
-        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file)
-    with pytest.raises(ValueError, match="no trained layer for the tags"):
-        labels = ["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("good", "bad"))]
-        run(["eval"], tmp_path / "run", toy_checkpoint, dev_file=file, labels=labels)
+    with pytest.raises(SystemExit, match="no labelled examples to choose the best model by; give --dev_file"):
+        run("train", tmp_path / "run", toy_checkpoint, train_file=file)
+    with pytest.raises(SystemExit, match="no token classifier"):
+        run("eval", tmp_path / "run", toy_checkpoint, dev_file=file, max_seq_length=16)
+    with pytest.raises(SystemExit, match="no trained layer for the tags"):
+        labels = ",".join(["O", *(f"{letter}-{kind}" for letter in "BI" for kind in ("good", "bad"))])
+        run("eval", tmp_path / "run", toy_checkpoint, dev_file=file, labels=labels, max_seq_length=16)

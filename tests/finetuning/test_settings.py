@@ -1,0 +1,73 @@
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from keras_bert.finetuning.pretraining_data import PretrainingData
+from keras_bert.finetuning.pretraining_recipe import PretrainingRecipe
+from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.runtime import FineTuningRuntime
+
+
+def test_values_are_converted_to_the_declared_types():
+    recipe = FineTuningRecipe(init_checkpoint=Path("bert"), epochs=2, learning_rate=[1e-3, 1e-4], num_seeds=2)
+    assert recipe.init_checkpoint == "bert"
+    assert isinstance(recipe.epochs, float)
+    assert recipe.learning_rate == (1e-3, 1e-4)
+    trials = [(trial.learning_rate, trial.seeds) for trial in recipe.trials()]
+    assert trials == [(1e-3, (1,)), (1e-3, (2,)), (1e-4, (1,)), (1e-4, (2,))]
+
+
+def test_recipe_is_equal_to_what_a_run_recorded():
+    recipe = FineTuningRecipe(learning_rate=(1e-3, 1e-4), freeze=2, token_budget=100)
+    assert recipe.batch_size is None
+    saved = json.loads(json.dumps({**recipe.configuration(), "task": "rte"}))
+    assert FineTuningRecipe(**FineTuningRecipe.recorded(saved)) == recipe
+
+
+def test_files_are_not_recorded():
+    data = PretrainingData(vocab_file="vocab.txt", text_files=("a.txt",))
+    assert data.configuration() == {}
+    assert "size" not in PretrainingRecipe(size="tiny").configuration()
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "error", "message"),
+    [
+        (FineTuningRecipe, {"epochs": "3"}, TypeError, "epochs must be float, got '3'"),
+        (FineTuningRecipe, {"batch_size": True}, TypeError, "batch_size must be int, got True"),
+        (FineTuningRecipe, {"weight_decay": math.nan}, ValueError, "weight_decay must be at least 0.0, got nan"),
+        (FineTuningRecipe, {"warmup_proportion": 1.5}, ValueError, "must be at most 1.0, got 1.5"),
+        (FineTuningRecipe, {"encoder": "right_to_left"}, ValueError, "encoder must be one of left_to_right, "),
+        (FineTuningRecipe, {"learning_rate": ()}, ValueError, "one or several different numbers"),
+        (FineTuningRecipe, {"dropout": 2.0}, ValueError, "dropout must be at most 0.999"),
+        (FineTuningRuntime, {"data_service": "localhost"}, ValueError, "grpc://host:port"),
+        (PretrainingRecipe, {"phase": ("128:0:8",)}, ValueError, "must be LENGTH:STEPS:ROWS"),
+        (PretrainingRecipe, {"phase": ()}, ValueError, "at least one"),
+        (PretrainingRecipe, {"size": "tiny", "init_checkpoint": "x"}, ValueError, "both give the size of the model"),
+        (PretrainingData, {"vocab_file": "v"}, ValueError, "text_files or instance_files must be given"),
+        (
+            PretrainingData,
+            {"vocab_file": "v", "instance_files": ("a",), "mask_share": 0.5},
+            ValueError,
+            "mask_share has no effect without text_files",
+        ),
+        (
+            PretrainingData,
+            {"vocab_file": "v", "text_files": ("a",), "evaluate_every": 5},
+            ValueError,
+            "evaluate_every has no effect without eval_text_files or eval_instance_files",
+        ),
+    ],
+)
+def test_wrong_values_are_refused_by_name(settings, given, error, message):
+    with pytest.raises(error) as raised:
+        settings(**given)
+    assert message in str(raised.value)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FineTuningRecipe().epochs = 5
