@@ -112,7 +112,8 @@ class ClassificationTask(FineTuningTask):
         return self._evaluate(model, split, batch_size)[2]
 
     def report(self, model: BertClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
-        metrics, reports = {}, {}
+        metrics: dict[str, Metrics] = {}
+        reports: dict[str, dict[str, Any]] = {}
         for split in self.data.evaluation:
             true_values, predictions, metrics[split] = self._evaluate(model, split, batch_size)
             if self.problem_type == REGRESSION:

@@ -218,6 +218,7 @@ class _FineTuner:
             if not (run.path / MODEL_FOLDER).exists():
                 model.save_checkpoint(run.path / MODEL_FOLDER)
             draw_training_curve(run.path / "training_curve.png", run.read_log())
+        assert task.score is not None
         return {
             "score": result.best_metrics[task.score],
             "metrics": result.best_metrics,

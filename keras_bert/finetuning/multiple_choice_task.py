@@ -118,7 +118,7 @@ class MultipleChoiceTask(FineTuningTask):
 
         is_labelled = bool({"train", "eval"} & set(modes))
         train = read(settings.train_file) if settings.train_file is not None and is_labelled else None
-        evaluation = {}
+        evaluation: dict[str, Iterable[MultipleChoiceQuestion]] = {}
         if settings.fold is not None and settings.eval_file is None and train is not None:
             parts = cross_validation_fold(train, settings.fold, settings.fold_seed, settings.folds)
             train, evaluation = parts[0], {"dev": parts[1], "test": parts[2]}
