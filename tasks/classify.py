@@ -14,7 +14,7 @@ from absl import app
 from keras_bert.finetuning.text_classification import TextClassification
 from tasks.flags import fine_tuning_program
 
-define_flags, main = fine_tuning_program("tasks.classify", TextClassification)
+define_flags, run, main = fine_tuning_program("tasks.classify", TextClassification)
 
 if __name__ == "__main__":
     define_flags()

@@ -159,8 +159,8 @@ def fine_tuning_program(name, task_class, **defaults):
         **defaults: the program's own defaults of flags.
 
     Returns:
-        Two functions: one defines the flags (not on import, so that one process can import several programs), the other
-        is the program's `main`, which returns what `fine_tune` does.
+        Three functions: `define_flags` (not on import, so that one process can import several programs), `run`, which
+        takes parsed flags and returns what `fine_tune` does, and `main`, which runs the command line.
     """
     settings_class = task_class.settings_class
 
@@ -168,8 +168,7 @@ def fine_tuning_program(name, task_class, **defaults):
         classes = (ProgramSettings, ModeSettings, settings_class, FineTuningRecipe, FineTuningRuntime, StrategySettings)
         define_settings(classes, values, defaults)
 
-    def main(argv, values=flags.FLAGS):
-        check_arguments(argv)
+    def run(values):
         with errors_without_traceback(name, values):
             modes = values.mode
             # A trained model is used with the settings that it was trained with, unless a flag says otherwise.
@@ -184,7 +183,11 @@ def fine_tuning_program(name, task_class, **defaults):
                 print(format_results(results))
             return results
 
-    return define, main
+    def main(argv):
+        check_arguments(argv)
+        run(flags.FLAGS)
+
+    return define, run, main
 
 
 def check_arguments(argv):

@@ -12,7 +12,7 @@ from absl import app
 from keras_bert.finetuning.glue import GlueClassification
 from tasks.flags import fine_tuning_program
 
-define_flags, main = fine_tuning_program("tasks.glue", GlueClassification)
+define_flags, run, main = fine_tuning_program("tasks.glue", GlueClassification)
 
 if __name__ == "__main__":
     define_flags()

@@ -29,9 +29,8 @@ def define_flags(values=flags.FLAGS):
     define_settings(classes, values)
 
 
-def main(argv, values=flags.FLAGS):
-    """Runs the program."""
-    check_arguments(argv)
+def run(values):
+    """Pre-trains with parsed flags, and returns what `pretrain` does."""
     with errors_without_traceback("tasks.pretrain", values):
         strategy = prepare(values)
         data, recipe, runtime = (
@@ -44,6 +43,12 @@ def main(argv, values=flags.FLAGS):
                 print(f"{name:<32}{value:.4f}")
             print(f"{'model':<15}{results['model']}")
         return results
+
+
+def main(argv):
+    """Runs the command line."""
+    check_arguments(argv)
+    run(flags.FLAGS)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from absl import app
 from keras_bert.finetuning.question_answering_task import QuestionAnsweringTask
 from tasks.flags import fine_tuning_program
 
-define_flags, main = fine_tuning_program("tasks.squad", QuestionAnsweringTask, max_seq_length=384)
+define_flags, run, main = fine_tuning_program("tasks.squad", QuestionAnsweringTask, max_seq_length=384)
 
 if __name__ == "__main__":
     define_flags()

@@ -14,7 +14,7 @@ from absl import app
 from keras_bert.finetuning.multiple_choice_task import MultipleChoiceTask
 from tasks.flags import fine_tuning_program
 
-define_flags, main = fine_tuning_program("tasks.swag", MultipleChoiceTask)
+define_flags, run, main = fine_tuning_program("tasks.swag", MultipleChoiceTask)
 
 if __name__ == "__main__":
     define_flags()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -25,6 +25,18 @@ from keras_bert.metrics.correlation import regression_report
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.weights.layout import CLASSIFIER_HEAD
+
+
+class Predictions(NamedTuple):
+    """Predictions for a split: the examples' numbers or lines, and label names, lists of them, or floats.
+
+    `probabilities` are [examples, labels], or None for regression.
+    """
+
+    indices: list[Any]
+    values: list[Any]
+    probabilities: np.ndarray | None
+    labels: list[str]
 
 
 class ClassificationTask(FineTuningTask):
@@ -67,19 +79,8 @@ class ClassificationTask(FineTuningTask):
         """
         raise NotImplementedError
 
-    def write_split(
-        self,
-        folder: Path,
-        split: str,
-        rows: Mapping[str, list[Any]],
-        probabilities: np.ndarray | None,
-        labels: list[str],
-    ) -> Path:
-        """Writes the predictions of a split.
-
-        `rows` has the lists `index` (the examples' numbers or lines) and `prediction` (label names, lists of them, or
-        floats); `probabilities` are [examples, labels], or None for regression.
-        """
+    def write_split(self, folder: Path, split: str, predictions: Predictions) -> Path:
+        """Writes the predictions of a split, and returns the file."""
         raise NotImplementedError
 
     def configuration(self, model: BertClassifier) -> dict[str, Any]:
@@ -134,9 +135,9 @@ class ClassificationTask(FineTuningTask):
             indices: list[Any] = []
             tokenized = tokenize_examples(_record_indices(examples, indices), model.preprocessor)
             probabilities, predictions = self._predict(model, tokenized, batch_size)
-            rows = {"index": indices, "prediction": self._label_names(model, predictions)}
             shown = None if self.problem_type == REGRESSION else probabilities
-            files.append(self.write_split(folder, split, rows, shown, model.labels))
+            values = self._label_names(model, predictions)
+            files.append(self.write_split(folder, split, Predictions(indices, values, shown, model.labels)))
         return files
 
     def export(self, model: BertClassifier, folder: Path, dtype: str | None) -> Path:

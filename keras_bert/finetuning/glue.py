@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,8 @@ import numpy as np
 from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_task, read_glue
 from keras_bert.data.formats.glue_submission import write_submission
 from keras_bert.data.formats.tfds import read_glue_tfds
-from keras_bert.finetuning.classification_task import ClassificationTask
-from keras_bert.finetuning.settings import REQUIRED, Settings, setting
+from keras_bert.finetuning.classification_task import ClassificationTask, Predictions
+from keras_bert.finetuning.settings import REQUIRED, DataSettings, setting
 from keras_bert.finetuning.task import Metrics, TaskData
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.glue_scores import glue_metrics
@@ -23,7 +23,7 @@ DATA_MODES = ("train", "eval", "predict")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueSettings(Settings):
+class GlueSettings(DataSettings):
     """Which task of GLUE, and where its data are.
 
     Example:
@@ -47,9 +47,6 @@ class GlueSettings(Settings):
         modes=DATA_MODES,
         recorded=False,
     )
-    skip_bad_rows: bool = setting(
-        False, "Count and skip malformed rows instead of stopping at the first.", modes=DATA_MODES, recorded=False
-    )
 
 
 class GlueClassification(ClassificationTask):
@@ -61,17 +58,6 @@ class GlueClassification(ClassificationTask):
 
     @classmethod
     def from_settings(cls, settings: GlueSettings, modes: Collection[str], seed: int = 1) -> GlueClassification:
-        """The task with the data that the modes need.
-
-        Args:
-            settings: which task, and where its data are.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: not used.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if there is no `data_dir`.
-        """
         glue = glue_task(settings.task)
         bad_rows = BadRows(skip=settings.skip_bad_rows)
 
@@ -100,14 +86,7 @@ class GlueClassification(ClassificationTask):
     def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
         return glue_metrics(glue_task(self.name).metrics, labels, predictions)
 
-    def write_split(
-        self,
-        folder: Path,
-        split: str,
-        rows: Mapping[str, list[Any]],
-        probabilities: np.ndarray | None,
-        labels: list[str],
-    ) -> Path:
+    def write_split(self, folder: Path, split: str, predictions: Predictions) -> Path:
         file = folder / glue_task(self.name).submission_files[split]
-        write_submission(file, self.name, rows["index"], rows["prediction"], overwrite=True)
+        write_submission(file, self.name, predictions.indices, predictions.values, overwrite=True)
         return file

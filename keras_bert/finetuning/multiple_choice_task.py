@@ -14,7 +14,7 @@ from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
 from keras_bert.data.in_memory import log_long_texts
 from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_choices
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.settings import DataSettings, file_setting, setting
 from keras_bert.finetuning.task import (
     FineTuningTask,
     Metrics,
@@ -32,18 +32,12 @@ _FORMATS = {".csv": "swag", ".tsv": "codah"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceSettings(Settings):
+class MultipleChoiceSettings(DataSettings):
     """Files of questions with choices, and the fold of a cross-validation."""
 
-    train_file: str | None = setting(
-        None, "SWAG's CSV, or CODAH's TSV, to train on.", modes=("train", "eval"), recorded=False
-    )
-    eval_file: str | None = setting(
-        None, "File to choose the best model by and to evaluate on.", modes=("train", "eval"), recorded=False
-    )
-    predict_file: str | None = setting(
-        None, "File to answer; its labels are ignored.", modes=("predict",), recorded=False
-    )
+    train_file: str | None = file_setting("SWAG's CSV, or CODAH's TSV, to train on.", "train", "eval")
+    eval_file: str | None = file_setting("File to choose the best model by and to evaluate on.", "train", "eval")
+    predict_file: str | None = file_setting("File to answer; its labels are ignored.", "predict")
     file_format: str | None = setting(
         None,
         "Default: codah for .tsv, swag for .csv.",
@@ -59,12 +53,6 @@ class MultipleChoiceSettings(Settings):
     )
     folds: int = setting(5, "Parts of the cross-validation.", lower=3, modes=("train", "eval"))
     fold_seed: int = setting(1, "Seed of the random parts; the same for all folds.", lower=0, modes=("train", "eval"))
-    skip_bad_rows: bool = setting(
-        False,
-        "Count and skip malformed rows instead of stopping at the first.",
-        modes=("train", "eval", "predict"),
-        recorded=False,
-    )
 
     fixed_by_run = ("fold", "folds", "fold_seed")
 
@@ -97,17 +85,6 @@ class MultipleChoiceTask(FineTuningTask):
     def from_settings(
         cls, settings: MultipleChoiceSettings, modes: Collection[str], seed: int = 1
     ) -> MultipleChoiceTask:
-        """The task with the data that the modes need.
-
-        Args:
-            settings: files and fold.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: not used.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if the format of a file is not known.
-        """
         bad_rows = BadRows(skip=settings.skip_bad_rows)
 
         def read(path: str, with_labels: bool = True) -> Iterable[MultipleChoiceQuestion]:

@@ -22,7 +22,7 @@ from keras_bert.data.formats.squad_predictions import (
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
 from keras_bert.finetuning.run_models import saved_results
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.settings import DataSettings, file_setting, setting
 from keras_bert.finetuning.task import (
     FineTuningTask,
     Metrics,
@@ -40,22 +40,17 @@ _BEST_THRESHOLD = "best_f1_threshold"
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringSettings(Settings):
+class QuestionAnsweringSettings(DataSettings):
     """Files of questions, and how they are read and answered. The defaults are those of google-research/bert."""
 
     version: str | None = setting(
         None, "Version of SQuAD; 2.0 has impossible questions. Default: that of the run that is used.", choices=VERSIONS
     )
-    train_file: str | None = setting(None, "SQuAD's JSON, to train on.", modes=("train",), recorded=False)
-    eval_file: str | None = setting(
-        None,
-        "SQuAD's JSON, to choose the best model by and to evaluate on.",
-        modes=("train", "eval"),
-        recorded=False,
+    train_file: str | None = file_setting("SQuAD's JSON, to train on.", "train")
+    eval_file: str | None = file_setting(
+        "SQuAD's JSON, to choose the best model by and to evaluate on.", "train", "eval"
     )
-    predict_file: str | None = setting(
-        None, "SQuAD's JSON, without answers if need be.", modes=("predict",), recorded=False
-    )
+    predict_file: str | None = file_setting("SQuAD's JSON, without answers if need be.", "predict")
     doc_stride: int = setting(128, "Tokens from one window of a context to the next.", lower=1)
     max_query_length: int = setting(64, "Maximum length of a question in tokens; longer ones are truncated.", lower=1)
     n_best_size: int = setting(N_BEST, "Number of starts and ends considered per window, and of answers kept.", lower=1)
@@ -65,12 +60,6 @@ class QuestionAnsweringSettings(Settings):
         "A question is impossible if its null odds are above this. Default: the best threshold on eval_file; for "
         "predictions and exports the best one of the training, or 0.",
         check=(math.isfinite, "must be a finite number"),
-        recorded=False,
-    )
-    skip_bad_rows: bool = setting(
-        False,
-        "Count and skip malformed questions instead of stopping at the first.",
-        modes=("train", "eval", "predict"),
         recorded=False,
     )
 
@@ -112,17 +101,6 @@ class QuestionAnsweringTask(FineTuningTask):
     def from_settings(
         cls, settings: QuestionAnsweringSettings, modes: Collection[str], seed: int = 1
     ) -> QuestionAnsweringTask:
-        """The task with the data that the modes need.
-
-        Args:
-            settings: version and files.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: not used.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if the settings have no version.
-        """
         task = cls(settings, TaskData())
         bad_rows = BadRows(skip=settings.skip_bad_rows)
 

@@ -137,3 +137,25 @@ def _check(field: dataclasses.Field, value: Any) -> None:
         raise ValueError(f"{field.name} must be one of {', '.join(choices)}; got {value!r}")
     if check is not None and not check[0](value):
         raise ValueError(f"{field.name} {check[1]}, got {value!r}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataSettings(Settings):
+    """Base class of the settings of a fine-tuning task's data."""
+
+    skip_bad_rows: bool = setting(
+        False,
+        "Count and skip malformed rows instead of stopping at the first.",
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
+
+
+def file_setting(help: str, *modes: str) -> Any:
+    """Declares the path of a file."""
+    return setting(None, help, modes=modes, recorded=False)
+
+
+def files_setting(help: str, *modes: str) -> Any:
+    """Declares paths or patterns of files."""
+    return setting((), help, modes=modes, repeated=True, recorded=False)

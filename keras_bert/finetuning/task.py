@@ -71,7 +71,17 @@ class FineTuningTask:
 
     @classmethod
     def from_settings(cls, settings: Any, modes: Collection[str], seed: int = 1) -> FineTuningTask:
-        """The task with the data that the modes need; `seed` draws examples that are held out."""
+        """Reads the data that the modes need; labels that are not given are those of the training file.
+
+        Args:
+            settings: files and how to read them, of the class's `settings_class`.
+            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
+            seed: of examples that are held out; the recipe's seed.
+
+        Raises:
+            FileNotFoundError: if a file is missing.
+            ValueError: if settings, files, columns or labels do not fit.
+        """
         raise NotImplementedError
 
     def check(self, modes: Collection[str]) -> None:

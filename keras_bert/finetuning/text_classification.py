@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from keras_bert.data.example_files import FILE_FORMATS, find_files, read_example
 from keras_bert.data.example_stream import hold_out
 from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.label_values import PROBLEM_TYPES, discover_labels
-from keras_bert.finetuning.classification_task import ClassificationTask
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.classification_task import ClassificationTask, Predictions
+from keras_bert.finetuning.settings import DataSettings, files_setting, setting
 from keras_bert.finetuning.task import Metrics, TaskData
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy, macro_f1, matthews_correlation, multi_label_report
@@ -26,7 +26,7 @@ _SCORES = {SINGLE_LABEL: "accuracy", MULTI_LABEL: "micro_f1", REGRESSION: "pears
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextClassificationSettings(Settings):
+class TextClassificationSettings(DataSettings):
     """A user's files and how to read them.
 
     Example:
@@ -36,26 +36,12 @@ class TextClassificationSettings(Settings):
     ('message',)
     """
 
-    train_file: tuple[str, ...] = setting(
-        (),
-        "File to train on, or a pattern; repeat the flag for several. TSV, CSV or JSON Lines.",
-        modes=("train", "eval"),
-        repeated=True,
-        recorded=False,
+    train_file: tuple[str, ...] = files_setting(
+        "File to train on, or a pattern; repeat the flag for several. TSV, CSV or JSON Lines.", "train", "eval"
     )
-    dev_file: tuple[str, ...] = setting(
-        (),
-        "File to evaluate on and to choose the best model by.",
-        modes=("train", "eval"),
-        repeated=True,
-        recorded=False,
-    )
-    predict_file: tuple[str, ...] = setting(
-        (),
-        "File to predict, or a pattern; each gets a file in predictions/.",
-        modes=("predict",),
-        repeated=True,
-        recorded=False,
+    dev_file: tuple[str, ...] = files_setting("File to evaluate on and to choose the best model by.", "train", "eval")
+    predict_file: tuple[str, ...] = files_setting(
+        "File to predict, or a pattern; each gets a file in predictions/.", "predict"
     )
     validation_split: float = setting(
         0.1,
@@ -72,12 +58,6 @@ class TextClassificationSettings(Settings):
     problem_type: str = setting(SINGLE_LABEL, "One label, several at once, or a number.", choices=PROBLEM_TYPES)
     label_separator: str = setting(",", "Separator between labels in a multi-label column.")
     file_format: str | None = setting(None, "Default: by the files' names.", choices=FILE_FORMATS)
-    skip_bad_rows: bool = setting(
-        False,
-        "Count and skip malformed rows instead of stopping at the first.",
-        modes=("train", "eval", "predict"),
-        recorded=False,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,17 +103,6 @@ class TextClassification(ClassificationTask):
     def from_settings(
         cls, settings: TextClassificationSettings, modes: Collection[str], seed: int = 1
     ) -> TextClassification:
-        """The task with the data that the modes need; labels that are not given are those of the training file.
-
-        Args:
-            settings: files, columns and labels.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: which rows are held out where there is no `dev_file`; the recipe's seed.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if files, columns or labels do not fit.
-        """
         bad_rows = BadRows(skip=settings.skip_bad_rows)
         problem_type, labels = settings.problem_type, settings.labels
 
@@ -184,24 +153,18 @@ class TextClassification(ClassificationTask):
             "mean_squared_error": float(((labels - predictions) ** 2).mean()),
         }
 
-    def write_split(
-        self,
-        folder: Path,
-        split: str,
-        rows: Mapping[str, list[Any]],
-        probabilities: np.ndarray | None,
-        labels: list[str],
-    ) -> Path:
+    def write_split(self, folder: Path, split: str, predictions: Predictions) -> Path:
         separator = self.settings.label_separator
+        labels, probabilities = predictions.labels, predictions.probabilities
         is_plain = not any(character in label for label in labels for character in ("\t", "\n", "\r", separator))
         file = folder / f"{split}.{'tsv' if is_plain else 'jsonl'}"
-        written: list[dict[str, Any]] = [
-            {"line": line, "label": label} for line, label in zip(rows["index"], rows["prediction"], strict=True)
+        rows: list[dict[str, Any]] = [
+            {"line": line, "label": label} for line, label in zip(predictions.indices, predictions.values, strict=True)
         ]
         if probabilities is not None:
-            for row, values in zip(written, probabilities.tolist(), strict=True):
+            for row, values in zip(rows, probabilities.tolist(), strict=True):
                 row["probabilities"] = dict(zip(labels, values, strict=True))
-        write_predictions(file, iter(written), label_separator=separator, overwrite=True)
+        write_predictions(file, iter(rows), label_separator=separator, overwrite=True)
         return file
 
 

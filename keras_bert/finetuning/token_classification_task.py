@@ -12,7 +12,7 @@ from absl import logging
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_sentences import TokenizedSentences
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.settings import DataSettings, files_setting, setting
 from keras_bert.finetuning.task import (
     FineTuningTask,
     Metrics,
@@ -28,22 +28,16 @@ from keras_bert.text.tags import PLAIN, SCHEMES, detect_scheme
 from keras_bert.weights.layout import TOKEN_HEAD
 
 
-def _file_setting(help: str, modes: tuple[str, ...]) -> Any:
-    return setting((), help, modes=modes, repeated=True, recorded=False)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationSettings(Settings):
+class TokenClassificationSettings(DataSettings):
     """Column files, and how they are read."""
 
-    train_file: tuple[str, ...] = _file_setting(
-        "CoNLL file to train on, or a pattern; repeat the flag for several.", modes=("train",)
+    train_file: tuple[str, ...] = files_setting(
+        "CoNLL file to train on, or a pattern; repeat the flag for several.", "train"
     )
-    dev_file: tuple[str, ...] = _file_setting(
-        "File to choose the best model by and to evaluate on.", modes=("train", "eval")
-    )
-    test_file: tuple[str, ...] = _file_setting("Further file to evaluate on.", modes=("train", "eval"))
-    predict_file: tuple[str, ...] = _file_setting("File to tag; its tags are ignored.", modes=("predict",))
+    dev_file: tuple[str, ...] = files_setting("File to choose the best model by and to evaluate on.", "train", "eval")
+    test_file: tuple[str, ...] = files_setting("Further file to evaluate on.", "train", "eval")
+    predict_file: tuple[str, ...] = files_setting("File to tag; its tags are ignored.", "predict")
     token_column: int = setting(0, "Column of the tokens, from 0, or from the end if negative.")
     tag_column: int = setting(-1, "Column of the tags.")
     comment_prefix: str | None = setting(None, "What comment lines begin with; default: there are none.")
@@ -52,12 +46,6 @@ class TokenClassificationSettings(Settings):
     )
     labels: tuple[str, ...] | None = setting(None, "The tags, comma-separated; default: those in the training file.")
     document_context: bool = setting(False, "Read a sentence with the text around it in its document.")
-    skip_bad_rows: bool = setting(
-        False,
-        "Count and skip malformed sentences instead of stopping at the first.",
-        modes=("train", "eval", "predict"),
-        recorded=False,
-    )
 
 
 class TokenClassificationTask(FineTuningTask):
@@ -81,17 +69,6 @@ class TokenClassificationTask(FineTuningTask):
     def from_settings(
         cls, settings: TokenClassificationSettings, modes: Collection[str], seed: int = 1
     ) -> TokenClassificationTask:
-        """The task with the data that the modes need; tags and scheme that are not given are those of the files.
-
-        Args:
-            settings: files and how to read them.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: not used.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if columns or tags do not fit.
-        """
         bad_rows = BadRows(skip=settings.skip_bad_rows)
         labels, scheme = settings.labels, settings.scheme
 

@@ -33,11 +33,11 @@ def parse(module, **given):
 
 
 def run(module, mode, run_dir, init_checkpoint=None, **given):
-    """Calls the `main` of a fine-tuning program, to train with settings for toys unless others are given."""
+    """Calls the `run` of a fine-tuning program, to train with settings for toys unless others are given."""
     if "train" in mode:
         given = {**TRAINING, "eval_batch_size": 8, "progress": False, **given}
     values = parse(module, mode=mode, run_dir=run_dir, init_checkpoint=init_checkpoint, **given)
-    return module.main([module.__name__], values)
+    return module.run(values)
 
 
 class Program:

@@ -335,11 +335,11 @@ def test_program_prints_scores_and_refuses_contradicting_flags(tmp_path, corpus,
         programs.parse(program, **given, size="tiny", init_checkpoint="x")
     with pytest.raises(SystemExit, match=r"tasks.pretrain: no file is named missing\*"):
         values = programs.parse(program, **{**given, "text_files": "missing*", "size": "tiny"})
-        program.main(["tasks.pretrain"], values)
+        program.run(values)
     assert not (tmp_path / "run").exists()
     given |= {"eval_text_files": held_out, "bert_config_file": folder / "config.json", "phase": ["16:2:4", "32:1:2"]}
     values = programs.parse(program, **given, shard_megabytes=SHARD_MEGABYTES, progress=False)
-    metrics = program.main(["tasks.pretrain"], values)["metrics"]
+    metrics = program.run(values)["metrics"]
     printed = capsys.readouterr().out
     assert f"{metrics['eval/masked_lm_loss']:.4f}" in printed
     assert str(tmp_path / "run" / "model") in printed
