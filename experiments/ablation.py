@@ -10,12 +10,13 @@
 --table is one of
   pretraining_tasks  table 5 of the paper: BERT, without next sentences, left to right, and that with a BiLSTM
   model_size         table 6: one model for each of --sizes
-  masking            table 8: six masking procedures; a --task with --features=concat_last_four is its feature column
+  masking            table 8: six masking procedures; a --task with
+                     --encoder=features_concat_last_four is its feature column
   features           table 7: the BERT of --init_checkpoint fine-tuned, and six combinations of its frozen layers
 
 Outputs are written to --run_dir: the runs in pretraining/VARIANT and fine_tuning/VARIANT/TASK, and table.md and
 table.json, which are updated after each variant. A score is the median and range over --num_seeds seeds of the best
-evaluation on dev; with several --learning_rates, those of the rate with the best trial. The flags of all programs are
+evaluation on dev; with several learning rates, those of the rate with the best trial. The flags of all programs are
 checked before the first one runs. Re-run the same command to resume an interrupted ablation.
 """
 
@@ -32,7 +33,7 @@ _PRETRAINING_FLAGS = (
     "run_dir", "objective", "next_sentence", "mask_share", "random_share", "bert_config_file", "size",
     "init_checkpoint", "progress",
 )  # fmt: skip
-_FINE_TUNING_FLAGS = ("run_dir", "init_checkpoint", "encoder", "mode", "num_seeds", "progress")
+_FINE_TUNING_FLAGS = ("run_dir", "init_checkpoint", "mode", "num_seeds", "progress")
 
 
 def define_flags(values=flags.FLAGS):
@@ -82,20 +83,13 @@ def make_settings(values):
     missing = [name for name in ("task", *needed) if not values[name].value]
     if missing:
         raise ValueError(f"--table={values.table} needs --{missing[0]}; see --help for an example")
-    reserved = _FINE_TUNING_FLAGS if has_pretraining else (*_FINE_TUNING_FLAGS, "features")
+    varies_encoder = values.table in ("features", "pretraining_tasks")
+    reserved = (*_FINE_TUNING_FLAGS, "encoder") if varies_encoder else _FINE_TUNING_FLAGS
     tasks = [parse_task(text, reserved) for text in values.task]
     names = [name for name, _, _ in tasks]
     if len(set(names)) < len(names):
         raise ValueError(f"--task: names must differ, got {', '.join(names)}")
     feature_flags = [] if has_pretraining else parse_flags("feature_flags", values.feature_flags, reserved)
-    for name, _, given in tasks:
-        given = {flag.partition("=")[0] for flag in [*given, *feature_flags]}
-        if {"--learning_rate", "--learning_rates"} <= given:
-            raise ValueError(
-                f"--task={name} gets both --learning_rate and --learning_rates"
-                f"{' together with --feature_flags' if feature_flags else ''}; give one of them"
-            )
-
     settings = {"table": values.table, "tasks": tasks, "num_seeds": values.num_seeds}
     if not has_pretraining:
         return {**settings, "init_checkpoint": values.init_checkpoint, "feature_flags": feature_flags}

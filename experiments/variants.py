@@ -67,7 +67,7 @@ def list_variants(table, sizes=PAPER_SIZES, feature_flags=()):
         return [_make_masking_variant(*percentages) for percentages in _MASKINGS]
     variants = [Variant({"Approach": "Fine-tuning"}, "fine_tuning")]
     for name, description in _FEATURES.items():
-        given = (f"--features={name}", *feature_flags)
+        given = (f"--encoder=features_{name}", *feature_flags)
         variants.append(Variant({"Approach": f"Features: {description}"}, name, fine_tune_flags=given))
     return variants
 
