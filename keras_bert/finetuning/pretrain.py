@@ -77,11 +77,10 @@ def pretrain(
     >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film"]
     >>> _ = (folder / "vocab.txt").write_text("\\n".join(words))
     >>> _ = (folder / "text.txt").write_text("good film\\nbad film\\nbad bad film\\n\\ngood good\\nfilm film\\n" * 9)
-    >>> size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 8}
-    >>> _ = (folder / "bert_config.json").write_text(json.dumps(size))
     >>> data = keras_bert.PretrainingData(vocab_file=folder / "vocab.txt", text_files=(str(folder / "text.txt"),))
-    >>> recipe = keras_bert.PretrainingRecipe(bert_config_file=folder / "bert_config.json", phase=("16:2:4",))
-    >>> keras_bert.pretrain(data, recipe, folder / "run", runtime=keras_bert.RuntimeSettings(progress=False))["updates"]
+    >>> recipe = keras_bert.PretrainingRecipe(size="tiny", phase=("16:2:4",))
+    >>> runtime = keras_bert.RuntimeSettings(progress=False)
+    >>> keras_bert.pretrain(data, recipe, folder / "run", runtime=runtime)["updates"]
     2
     """
 
