@@ -6,7 +6,6 @@ import tracemalloc
 
 import pytest
 
-from keras_bert.data.formats import text_lines
 from keras_bert.io.row_errors import BadRowError, BadRows
 from keras_bert.pretraining import paragraphs
 from keras_bert.pretraining.raw_text import CorpusCounts, CorpusFormat, check_encoding, read_documents
@@ -18,7 +17,6 @@ from tests.pretraining.stories import (
     KOREAN_SENTENCES,
     LAYOUTS,
     PARAGRAPHS,
-    SENTENCES,
     spaced,
     wrapped,
 )
@@ -92,11 +90,6 @@ def test_documents_of_json_lines(tmp_path):
     assert documents(tmp_path / "a.jsonl.gz", file_format="jsonl", text_field="body") == expected
 
 
-def test_every_json_row_is_a_document(tmp_path):
-    write(tmp_path / "a.jsonl", "\n".join(json.dumps({"text": text}) for text in PARAGRAPHS))
-    assert documents(tmp_path / "a.jsonl", file_format="jsonl") == SENTENCES
-
-
 def test_json_rows_without_text(tmp_path):
     rows = [
         '{"text": "One."}',
@@ -148,19 +141,6 @@ def test_invalid_bytes_are_reported_or_counted(tmp_path):
         documents(path)
 
 
-def test_unreadable_files_are_refused(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.txt", "Text.".encode("utf-16"))
-    with pytest.raises(ValueError, match="is UTF-16; save it as UTF-8"):
-        documents(path)
-    write(tmp_path / "b.txt.gz", gzip.compress(b"One. Two.\n" * 1000)[:-10])
-    with pytest.raises(ValueError, match="is not a complete gzip file"):
-        documents(tmp_path / "b.txt.gz")
-    monkeypatch.setattr(text_lines, "_MAX_LINE_BYTES", 100)
-    write(path, "Text. " * 100)
-    with pytest.raises(ValueError, match="line 1: is longer than 100 bytes"):
-        documents(path)
-
-
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -178,13 +158,6 @@ def test_unreadable_files_are_refused(tmp_path, monkeypatch):
 def test_invalid_formats_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         CorpusFormat(**options)
-
-
-def test_missing_files_are_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no file matches the pattern .*\*.txt"):
-        read_documents(f"{tmp_path}/*.txt")
-    with pytest.raises(FileNotFoundError, match=r"there is no file .*a.txt"):
-        read_documents(f"{tmp_path}/a.txt")
 
 
 def test_encodings_need_single_byte_line_feeds():

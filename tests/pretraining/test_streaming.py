@@ -156,8 +156,9 @@ def test_truncated_files_are_made_again(copied, made, corpus, monkeypatch):
 
 
 def test_finished_shards_are_counted_and_not_made_again(copied, corpus):
-    missing, finished = find_missing_shards(job_for(copied, corpus[1]), corpus[1])
-    assert missing == []
+    job = job_for(copied, corpus[1])
+    missing, finished = find_missing_shards(job, corpus[1])
+    assert missing == list(make_shards(job, missing, num_workers=2)) == []
     found = sidecars(copied)
     assert sum(counts["instances"] for counts in finished) == sum(each["instances"] for each in found)
     first_copies = [{name: each[name] for name in COUNT_NAMES} for each in found if each["copy"] == 0]

@@ -155,18 +155,13 @@ def test_existing_files_are_only_replaced_on_request(corpus):
 
 
 @pytest.mark.slow
-def test_all_processes_write_the_same_bytes(corpus):
+def test_another_process_writes_the_same_bytes(corpus):
     run(corpus / "*.txt", output=corpus / "vocab", vocab_size=1000)
-    for number in (1, 2):  # another order of files, hash seed and number of threads
-        files = [str(corpus / name) for name in ("a.txt", "b.txt", "c.txt")]
-        arguments = [
-            f"--input={','.join(files[number:] + files[:number])}",
-            f"--output={corpus}/vocab{number}",
-            "--vocab_size=1000",
-        ]
-        environment = {**os.environ, "PYTHONHASHSEED": str(number), "RAYON_NUM_THREADS": str(number)}
-        subprocess.run([sys.executable, "-m", "tools.build_vocab", *arguments], cwd=ROOT, env=environment, check=True)
-        assert (corpus / f"vocab{number}").read_bytes() == (corpus / "vocab").read_bytes()
+    files = ",".join(str(corpus / name) for name in ("b.txt", "c.txt", "a.txt"))
+    arguments = [f"--input={files}", f"--output={corpus}/other", "--vocab_size=1000"]
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-m", "tools.build_vocab", *arguments], cwd=ROOT, env=environment, check=True)
+    assert (corpus / "other").read_bytes() == (corpus / "vocab").read_bytes()
 
 
 def test_errors_are_printed_in_one_line(corpus, monkeypatch):
