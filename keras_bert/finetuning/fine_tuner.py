@@ -36,8 +36,8 @@ from keras_bert.finetuning.training_input import (
 )
 from keras_bert.finetuning.workers import run_on_worker, stop_on_sigterm
 from keras_bert.io.atomic_write import write_json
+from keras_bert.models.freeze import reinitialize_top_blocks
 from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
-from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule

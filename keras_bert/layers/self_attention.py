@@ -42,7 +42,7 @@ class SelfAttention(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.seed = seed
 
-    def build(self, hidden_states_shape: Sequence[int], attention_mask_shape: Any = None) -> None:
+    def build(self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None) -> None:
         """Creates the fused projection, the dropout and the output projection."""
         hidden_size = hidden_states_shape[-1]
         if hidden_size % self.num_attention_heads:

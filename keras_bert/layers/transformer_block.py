@@ -43,7 +43,7 @@ class TransformerBlock(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.seed = seed
 
-    def build(self, hidden_states_shape: Sequence[int], attention_mask_shape: Any = None) -> None:
+    def build(self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None) -> None:
         """Creates the sublayers in forward order."""
         hidden_size = hidden_states_shape[-1]
         self.self_attention = SelfAttention(

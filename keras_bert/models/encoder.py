@@ -1,7 +1,11 @@
 """The encoder of BERT."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 from keras import ops
@@ -13,7 +17,12 @@ from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.transformer_block import TransformerBlock
 from keras_bert.models.pretrained import assign_arrays, read_bert, relative_variables, write_checkpoint
+from keras_bert.typing import Inputs, PathLike, Tensor
+from keras_bert.weights.assignment_report import AssignmentReport
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
 
 # base and large: paper, section 3. The smaller ones: google-research/bert, README.md, "24 smaller BERT models"
 # (arXiv 1908.08962).
@@ -29,20 +38,10 @@ ENCODER_SIZES = {
 _INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask", "position_ids", "sequence_ids")
 
 
-def require_ids(inputs):
-    """Raises unless a model is called on ids.
+def require_ids(inputs: Any) -> None:
+    """Raises ValueError unless a model is called on a dict of ids.
 
-    Keras would convert texts to string tensors, and fail somewhere in the first layer.
-
-    Args:
-        inputs: what the model is called on.
-
-    Raises:
-        ValueError: if it is not a dict with integer `token_ids`.
-
-    Example:
-
-    >>> require_ids({"token_ids": np.array([[2, 3]])})
+    Keras would convert texts to string tensors, and fail in the first layer.
     """
     if not isinstance(inputs, Mapping) or "token_ids" not in inputs:
         received = f"a dict with {sorted(inputs)}" if isinstance(inputs, Mapping) else type(inputs).__name__
@@ -51,70 +50,66 @@ def require_ids(inputs):
     else:
         return
     raise ValueError(
-        f"a model is called on ids, a dict with token_ids and, where needed, {', '.join(_INPUT_NAMES[1:])}; "
-        f"got {received}. Texts become such a dict through a BertPreprocessor; `fit`, `evaluate` and `predict` of a "
-        "head take them as they are."
+        f"a model is called on ids, a dict with token_ids and optionally {', '.join(_INPUT_NAMES[1:])}; got "
+        f"{received}. A BertPreprocessor converts texts to such a dict; `fit`, `evaluate` and `predict` of a head take "
+        "texts directly."
     )
 
 
-def _is_text_dtype(dtype):
-    # NumPy's dtypes have a kind; TensorFlow's and Keras' have a name.
+def _is_text_dtype(dtype: Any) -> bool:
+    # NumPy's dtypes have a kind, TensorFlow's and Keras' a name.
     return getattr(dtype, "kind", None) in ("U", "S", "O") or "string" in str(dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertEncoder(keras.Model):
-    """BERT's encoder: embeddings, a stack of transformer blocks, a pooler (paper, section 3; google-research/bert,
-    modeling.py).
+    """BERT's encoder: embeddings, transformer blocks and a pooler.
 
-    Use it below a head of your own, or as it is for features. It is written in `keras.ops` and runs on any Keras
-    backend. All variables exist as soon as the constructor returns.
+    Source: paper, section 3; google-research/bert, modeling.py. Use it with a head, or directly for features. It is
+    written in `keras.ops` and runs on every Keras backend. All variables exist as soon as the constructor returns.
 
     Args:
-        vocab_size: int. Rows of the word table.
-        hidden_size: int. Width of every position's vector.
-        num_hidden_layers: int. Number of transformer blocks.
-        num_attention_heads: int. Must divide `hidden_size`.
-        intermediate_size: int or None. Width of the feed-forward networks; None is four times `hidden_size`.
-        hidden_act: str. "gelu_new" (tanh form, the original's), "gelu" (erf form), "relu", "tanh" or "linear".
-        hidden_dropout_prob: float. Dropout on embeddings and on what each block adds.
-        attention_probs_dropout_prob: float. Dropout on attention probabilities.
-        max_position_embeddings: int. The longest possible input, in tokens.
-        type_vocab_size: int. Number of segments; published checkpoints have 2.
-        initializer_range: float. Standard deviation of the truncated normal that all matrices start from.
-        layer_norm_eps: float. Added to the variance in every normalisation.
-        with_pooler: bool. Whether there is a `pooled_output`.
-        attention_direction: str. "bidirectional" (BERT), "left_to_right" or "right_to_left".
-        gradient_checkpointing: bool. Whether training keeps only what enters each block, and computes the rest anew
-        for the
-            gradient: slower, in a fraction of the memory. It does not change the result. It needs TensorFlow, and so
-            does a saved model that has it.
-        seed: int or None. Seed of initial weights and dropout; None draws them at random.
-        trainable: bool. False freezes all variables. (A saved model remembers this; freezing single layers by hand it
-            does not.)
+        vocab_size: number of word embeddings.
+        hidden_size: size of the hidden states.
+        num_hidden_layers: number of transformer blocks.
+        num_attention_heads: number of attention heads; must divide `hidden_size`.
+        intermediate_size: size of the feed-forward networks; None is four times `hidden_size`.
+        hidden_act: "gelu_new" (tanh form, the original's), "gelu" (erf form), "relu", "tanh" or "linear".
+        hidden_dropout_prob: dropout on the embeddings and on the output of each sublayer.
+        attention_probs_dropout_prob: dropout on the attention probabilities.
+        max_position_embeddings: maximum input length in tokens.
+        type_vocab_size: number of segments; published checkpoints have 2.
+        initializer_range: standard deviation of the truncated normal that initializes all matrices.
+        layer_norm_eps: added to the variance in every layer norm.
+        with_pooler: whether there is a `pooled_output`.
+        attention_direction: "bidirectional" (BERT), "left_to_right" or "right_to_left".
+        gradient_checkpointing: whether to recompute the activations of each block in the backward pass: slower, with a
+            fraction of the memory and the same result. Needs TensorFlow, also for loading a model saved with it.
+        seed: seed of initial weights and dropout; None draws one.
+        trainable: False freezes all variables. (A saved model keeps this, but not layers frozen one by one.)
         dtype: a Keras dtype policy or its name, for example "mixed_bfloat16".
 
     Inputs: a dict of int32 tensors [batch, length]:
         token_ids: ids of the wordpieces.
-        segment_ids: 0 for the first text, 1 for the second. All 0 if absent.
-        padding_mask: 1 where there is a token, 0 where there is padding. All 1 if absent.
-        position_ids: optional; 0, 1, 2, ... if absent.
-        sequence_ids: optional; which of several sequences packed into one row a token belongs to. Attention stays
-            inside one.
+        segment_ids: 0 for the first text, 1 for the second. All 0 by default.
+        padding_mask: 1 for tokens, 0 for padding. All 1 by default.
+        position_ids: 0, 1, 2, ... by default.
+        sequence_ids: optional; the sequence that each token belongs to, if several are packed into a row. Attention is
+            restricted to a sequence.
 
     Outputs: a dict of
         sequence_output: float [batch, length, hidden].
-        pooled_output: float [batch, hidden], unless `with_pooler` is False; made of the first token, [CLS], or, where
-            attention goes from left to right and that one sees nothing, of the last that is no padding.
+        pooled_output: float [batch, hidden], unless `with_pooler` is False: from the first token, [CLS], or with
+            left-to-right attention, where [CLS] sees no other token, from the last token.
         hidden_states: with `return_hidden_states=True`, a list of `num_hidden_layers + 1` tensors, embeddings first.
         attention_scores: with `return_attention_scores=True`, a list of `num_hidden_layers` float32 probabilities
             [batch, heads, from, to].
 
-    In mixed precision, matrix products run in the compute dtype; normalisation and softmax stay in float32. Padding has
-    no influence on a token's output, and a row that is all padding is finite.
+    In mixed precision, matrix products run in the compute dtype; layer norm and softmax in float32. Padding has no
+    influence on the output of tokens, and a row of padding only is finite.
 
     Raises:
-        ValueError: on sizes that do not fit together, unknown names, or an input longer than `max_position_embeddings`.
+        ValueError: if sizes do not match, a name is unknown, or an input is longer than `max_position_embeddings`.
 
     Example:
 
@@ -124,29 +119,32 @@ class BertEncoder(keras.Model):
     ((1, 3, 8), (1, 8))
     """
 
+    checkpoint_report: AssignmentReport  # set by `from_checkpoint`
+    built: bool
+
     def __init__(
         self,
-        vocab_size=30522,
-        hidden_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        intermediate_size=None,
-        hidden_act="gelu_new",
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        max_position_embeddings=512,
-        type_vocab_size=2,  # Differs from BERT: the code's default is 16, every published checkpoint has 2.
-        initializer_range=0.02,
-        layer_norm_eps=LAYER_NORM_EPSILON,
-        with_pooler=True,
-        attention_direction=BIDIRECTIONAL,
-        gradient_checkpointing=False,
-        seed=None,
-        dtype=None,
-        name=None,
-        trainable=True,
-        **kwargs,
-    ):
+        vocab_size: int = 30522,
+        hidden_size: int = 768,
+        num_hidden_layers: int = 12,
+        num_attention_heads: int = 12,
+        intermediate_size: int | None = None,
+        hidden_act: str = "gelu_new",
+        hidden_dropout_prob: float = 0.1,
+        attention_probs_dropout_prob: float = 0.1,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,  # Differs from BERT: the code's default is 16, every published checkpoint has 2.
+        initializer_range: float = 0.02,
+        layer_norm_eps: float = LAYER_NORM_EPSILON,
+        with_pooler: bool = True,
+        attention_direction: str = BIDIRECTIONAL,
+        gradient_checkpointing: bool = False,
+        seed: int | None = None,
+        dtype: Any = None,
+        name: str | None = None,
+        trainable: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(dtype=dtype, name=name, **kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
@@ -167,10 +165,10 @@ class BertEncoder(keras.Model):
         self._check_sizes()
         self._create_layers()
         self.build()
-        # Only now that there are layers: Keras hands the value on to those that exist.
+        # Only now: Keras passes it on to existing layers.
         self.trainable = trainable
 
-    def _check_sizes(self):
+    def _check_sizes(self) -> None:
         for name in (
             "vocab_size",
             "hidden_size",
@@ -182,7 +180,7 @@ class BertEncoder(keras.Model):
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
             setattr(self, name, int(value))
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -196,7 +194,7 @@ class BertEncoder(keras.Model):
         if self.gradient_checkpointing and keras.backend.backend() != "tensorflow":
             raise ValueError(f"gradient_checkpointing needs TensorFlow; the Keras backend is {keras.backend.backend()}")
 
-    def _create_layers(self):
+    def _create_layers(self) -> None:
         self.embeddings = Embeddings(
             self.vocab_size,
             self.hidden_size,
@@ -210,7 +208,7 @@ class BertEncoder(keras.Model):
             name="embeddings",
         )
         for i in range(self.num_hidden_layers):
-            # One attribute a block: tf.train.Checkpoint silently leaves out layers that are held only in a Python list.
+            # One attribute per block: tf.train.Checkpoint silently skips layers that are only in a Python list.
             name = f"transformer_block_{i}"
             block = TransformerBlock(
                 self.num_attention_heads,
@@ -234,7 +232,7 @@ class BertEncoder(keras.Model):
                 name="pooler",
             )
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         """Creates all variables; their shapes do not depend on the input's."""
         if self.built:
             return
@@ -246,27 +244,33 @@ class BertEncoder(keras.Model):
             self.pooler.build(hidden_states_shape)
         self.built = True
 
-    def bert_encoders(self):
-        """list of the encoder itself: others are made of several."""
-        return [self]  # no property: Keras looks into those when it saves, and would come back here without end
+    def bert_encoders(self) -> list[BertEncoder]:
+        """Returns the `BertEncoder`s that this encoder is built from: itself."""
+        return [self]  # not a property: Keras follows properties when it saves, and would recurse endlessly
 
     def encoder_kind(self) -> EncoderKind:
         """Returns how the encoder is built, for its checkpoint."""
         return ONE_BERT
 
     @property
-    def transformer_blocks(self):
+    def transformer_blocks(self) -> list[TransformerBlock]:
         """The transformer blocks, lowest first."""
         return [getattr(self, f"transformer_block_{i}") for i in range(self.num_hidden_layers)]
 
-    def __call__(self, inputs, *args, **kwargs):
-        """Encodes a batch, as `call` does, after checking that it is one of ids."""
+    def __call__(self, inputs: Inputs, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Encodes a batch of ids."""
         require_ids(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
-    def call(self, inputs, training=False, return_hidden_states=False, return_attention_scores=False):
+    def call(
+        self,
+        inputs: Inputs,
+        training: bool = False,
+        return_hidden_states: bool = False,
+        return_attention_scores: bool = False,
+    ) -> dict[str, Any]:
         """Encodes a batch; see the class for inputs and outputs."""
-        inputs = self._complete(inputs)
+        inputs = self._add_defaults(inputs)
         attention_mask = make_attention_mask(
             inputs["padding_mask"], self.attention_direction, inputs.get("sequence_ids")
         )
@@ -288,10 +292,10 @@ class BertEncoder(keras.Model):
                 attention_scores.append(scores)
             hidden_states.append(hidden)
 
-        outputs = {"sequence_output": hidden}
+        outputs: dict[str, Any] = {"sequence_output": hidden}
         if self.with_pooler:
-            of_last = self.attention_direction == LEFT_TO_RIGHT
-            positions = last_positions(inputs["padding_mask"]) if of_last else None
+            is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
+            positions = last_positions(inputs["padding_mask"]) if is_left_to_right else None
             outputs["pooled_output"] = self.pooler(hidden, positions, training=training)
         if return_hidden_states:
             outputs["hidden_states"] = hidden_states
@@ -299,32 +303,32 @@ class BertEncoder(keras.Model):
             outputs["attention_scores"] = attention_scores
         return outputs
 
-    def _complete(self, inputs):
+    def _add_defaults(self, inputs: Inputs) -> dict[str, Tensor]:
         unknown = sorted(set(inputs) - set(_INPUT_NAMES))
         if unknown:
-            raise ValueError(f"the encoder does not know the inputs {unknown}; it takes {_INPUT_NAMES}")
+            raise ValueError(f"unknown inputs {unknown}; the encoder takes {_INPUT_NAMES}")
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 2:
             raise ValueError(f"token_ids must have the shape [batch, length], got {tuple(token_ids.shape)}")
-        # Ids may arrive as floats: Keras' fit averages them over replicas, only to see their shape, before it starts.
+        # Ids may be floats: to infer shapes, Keras' fit averages them over replicas.
         inputs = {name: ops.cast(values, "int32") for name, values in inputs.items() if values is not None}
-        nothing = ops.zeros_like(inputs["token_ids"])
-        return {"segment_ids": nothing, "padding_mask": nothing + 1, **inputs}
+        zeros = ops.zeros_like(inputs["token_ids"])
+        return {"segment_ids": zeros, "padding_mask": zeros + 1, **inputs}
 
     @classmethod
-    def from_size(cls, size, vocab_size=30522, **kwargs):
-        """An encoder of a published size, with random weights.
+    def from_size(cls, size: str, vocab_size: int = 30522, **kwargs: Any) -> Self:
+        """Creates an encoder of a published size with random weights.
 
         Args:
-            size: str. "tiny", "mini", "small", "medium", "base" or "large"; `ENCODER_SIZES` is the table.
-            vocab_size: int. Rows of the word table; 30,522 is the uncased English vocabulary.
+            size: "tiny", "mini", "small", "medium", "base" or "large", as in `ENCODER_SIZES`.
+            vocab_size: number of word embeddings; 30,522 is the uncased English vocabulary.
             **kwargs: further arguments of the constructor.
 
         Returns:
             A BertEncoder.
 
         Raises:
-            ValueError: if the size is not in the table.
+            ValueError: if the size is unknown.
 
         Example:
 
@@ -336,20 +340,20 @@ class BertEncoder(keras.Model):
         return cls(vocab_size=vocab_size, **{**ENCODER_SIZES[size], **kwargs})
 
     @classmethod
-    def from_checkpoint(cls, path, **kwargs):
-        """An encoder with the weights of somebody's checkpoint.
+    def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
+        """Creates an encoder with the weights of a checkpoint.
 
         Args:
-            path: str or Path. A Hugging Face folder (config.json, model.safetensors), or a TF1 checkpoint of
-                google-research/bert (its folder or its `bert_model.ckpt` prefix).
+            path: a Hugging Face folder (config.json, model.safetensors), or a TF1 checkpoint of google-research/bert
+                (its folder or its `bert_model.ckpt` prefix).
             **kwargs: constructor arguments that replace the checkpoint's, for example `hidden_dropout_prob` or `dtype`.
 
         Returns:
-            A BertEncoder. Its attribute `checkpoint_report` says name by name what was read, what stayed random (the
-            pooler of a checkpoint without one), and what in the file was not used; the log says it too.
+            A BertEncoder. Its attribute `checkpoint_report`, which is also logged, lists by name what was read, what
+            stayed random (the pooler of a checkpoint without one), and what was not used.
 
         Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
+            FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit.
         """
         checkpoint = read_bert(path)
         encoder = cls(**{**checkpoint.encoder_arguments, **kwargs})
@@ -357,50 +361,48 @@ class BertEncoder(keras.Model):
         return encoder
 
     @classmethod
-    def from_preset(cls, name, **kwargs):
-        """An encoder by the name of a preset; `from_checkpoint` of the folder that the name stands for.
+    def from_preset(cls, name: str, **kwargs: Any) -> Self:
+        """Creates an encoder from a preset.
 
         Args:
-            name: str. One of `keras_bert.weights.preset_names.PRESETS`.
+            name: one of `keras_bert.weights.preset_names.PRESETS`.
             **kwargs: as for `from_checkpoint`.
 
         Returns:
             A BertEncoder.
 
         Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
+            ValueError: if the preset is unknown.
+            FileNotFoundError: if its files are not installed; the message says how to install them.
         """
         from keras_bert.weights.preset_names import resolve_preset
 
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
-    def save_checkpoint(self, path, tokenizer=None, dtype="float32"):
-        """Writes the weights as a Hugging Face folder, which `from_checkpoint` and their library read; the latter only
-        if the attention is bidirectional.
+    def save_checkpoint(self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32") -> Path:
+        """Writes the weights as a Hugging Face folder.
+
+        `from_checkpoint` reads it and, if the attention is bidirectional, their library.
 
         Args:
-            path: str or Path of the folder to write.
-            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; or None.
-            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
+            path: folder to write.
+            tokenizer: its vocabulary is written too.
+            dtype: type of the stored weights: "float32", or "bfloat16" for half the size.
 
         Returns:
-            Path of the folder.
+            The folder.
 
         Raises:
-            FileExistsError: if there is something at `path`.
-            ValueError: if the vocabulary is not the encoder's, or on another dtype.
+            FileExistsError: if `path` exists.
+            ValueError: if the vocabulary is not the encoder's, or the dtype is unknown.
         """
         return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype)
 
-    def variables_by_path(self, prefix=""):
-        """The weights by their path within this encoder, whatever its own name.
+    def variables_by_path(self, prefix: str = "") -> dict[str, keras.Variable]:
+        """Returns the weights by path within this encoder, such as "embeddings/token_embeddings".
 
         Args:
-            prefix: str. Put in front of every path.
-
-        Returns:
-            dict of str to Keras variable, for example "embeddings/token_embeddings".
+            prefix: prepended to every path.
 
         Example:
 
@@ -410,21 +412,20 @@ class BertEncoder(keras.Model):
         """
         return relative_variables(self, prefix)
 
-    def learning_rate_factors(self, decay):
-        """Layer-wise decay of the learning rate: the lower a block, the smaller its steps (arXiv 1801.06146, section
-        3.2; arXiv 2006.05987, section 5).
+    def learning_rate_factors(self, decay: float) -> list[tuple[str, float]]:
+        """Returns factors for layer-wise learning rate decay (arXiv 1801.06146, section 3.2; 2006.05987, section 5).
 
-        The pooler and what a head adds learn at the full rate, the highest block at `decay` times it, each further one
-        at `decay` times that of the block above, and the embeddings at `decay` times that of the lowest block.
+        Pooler and head use the full learning rate, the highest block `decay` times that, each lower block `decay` times
+        the rate of the block above, and the embeddings `decay` times that of the lowest block.
 
         Args:
-            decay: float in (0, 1].
+            decay: factor in (0, 1].
 
         Returns:
-            list of (regular expression, factor), as `BertAdamW(learning_rate_factors=...)` takes them.
+            A list of (regular expression, factor) for `BertAdamW(learning_rate_factors=...)`.
 
         Raises:
-            ValueError: if the decay is out of its range.
+            ValueError: if the decay is out of range.
 
         Example:
 
@@ -437,8 +438,8 @@ class BertEncoder(keras.Model):
         names = ["embeddings", *(block.name for block in self.transformer_blocks)]
         return [(rf"(^|/){name}/", decay ** (len(names) - depth)) for depth, name in enumerate(names)]
 
-    def get_config(self):
-        """The constructor's arguments."""
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
         return {
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,

@@ -243,7 +243,7 @@ def test_without_pooler():
     "arguments, message",
     [
         ({"num_attention_heads": 3}, "multiple of num_attention_heads"),
-        ({"hidden_size": 0}, "hidden_size must be a positive whole number, got 0"),
+        ({"hidden_size": 0}, "hidden_size must be a positive integer, got 0"),
         ({"hidden_act": "mish"}, "hidden_act='mish'; allowed"),
         ({"attention_direction": "up"}, "attention_direction 'up'"),
     ],
@@ -256,10 +256,10 @@ def test_bad_arguments(arguments, message):
 @pytest.mark.parametrize(
     "inputs, message",
     [
-        (["a text"], "called on ids, a dict with token_ids .*; got list. Texts become"),
+        (["a text"], "called on ids, a dict with token_ids .*; got list. A BertPreprocessor converts"),
         ({"input_ids": np.zeros([1, 3])}, r"called on ids.*got a dict with \['input_ids'\]"),
         ({"token_ids": np.array([["a"]])}, "got token_ids that are strings"),
-        ({"token_ids": np.zeros([1, 3], "int32"), "mask": np.zeros([1, 3])}, r"does not know the inputs \['mask'\]"),
+        ({"token_ids": np.zeros([1, 3], "int32"), "mask": np.zeros([1, 3])}, r"unknown inputs \['mask'\]"),
         ({"token_ids": np.zeros([3], "int32")}, r"\[batch, length\], got \(3,\)"),
         ({"token_ids": np.zeros([1, 13], "int32")}, "13 tokens long, but the model has positions for 12"),
     ],

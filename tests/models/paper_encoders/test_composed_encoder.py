@@ -6,10 +6,9 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.models.classifier import BertClassifier
-from keras_bert.models.freeze import freeze_layers
+from keras_bert.models.freeze import freeze_layers, reinitialize_top_blocks
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.pretrainer import BertPretrainer
-from keras_bert.models.reinitialize import reinitialize_top_blocks
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
@@ -169,7 +168,7 @@ def test_freezing(kind):
 def test_blocks_begin_anew(kind):
     encoder = make_encoder(kind)
     if kind == FEATURES:
-        with pytest.raises(ValueError, match="transformer_block_1 cannot begin anew and be frozen"):
+        with pytest.raises(ValueError, match="transformer_block_1 cannot be both frozen and re-initialized"):
             reinitialize_top_blocks(encoder, 1)
         return
     before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}

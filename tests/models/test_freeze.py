@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.models.reinitialize import reinitialize_top_blocks
+from keras_bert.models.freeze import reinitialize_top_blocks
 from tests.toys import toy_classifier
 
 TWO_BLOCKS = {"num_hidden_layers": 2}
@@ -49,7 +49,7 @@ def test_layers_do_not_share_their_draws():
 
 
 def test_frozen_layers_are_refused():
-    with pytest.raises(ValueError, match="transformer_block_0 cannot begin anew and be frozen"):
+    with pytest.raises(ValueError, match="transformer_block_0 cannot be both frozen and re-initialized"):
         reinitialize_top_blocks(toy_classifier(freeze=1, encoder_arguments=TWO_BLOCKS).encoder, 2)
 
 
