@@ -1,29 +1,19 @@
-"""Label names, and the numbers that a classifier computes with."""
+"""Label names of classifiers, and their encoding as numbers."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_bert.data.label_values import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, SINGLE_LABEL
 
 
-def label_names(labels, problem_type):
-    """The names of a classifier's outputs.
+def label_names(labels: Sequence[str] | np.ndarray | int | None, problem_type: str) -> list[str]:
+    """Returns the names of a classifier's outputs, from names or from their number ("0", "1", ...).
 
-    Args:
-        labels: int (their number), or a list of distinct names. None means one output, for regression only.
-        problem_type: str. One of `PROBLEM_TYPES`.
+    None is a single output, for regression only. Raises ValueError unless names are distinct, printable strings.
 
-    Returns:
-        list of str; numbers become "0", "1", ...
-
-    Raises:
-        ValueError: on an unknown problem type, too few labels, or names that are not distinct strings.
-
-    Example:
-
-    >>> label_names(["negative", "positive"], SINGLE_LABEL)
-    ['negative', 'positive']
     >>> label_names(3, MULTI_LABEL)
     ['0', '1', '2']
     """
@@ -39,33 +29,22 @@ def label_names(labels, problem_type):
         raise ValueError(f"labels must be a list of names, or their number; got {labels!r}")
     unprintable = [name for name in labels if not name.isprintable()]
     if unprintable:
-        raise ValueError(f"labels must be printable, without line ends or tabs; got {unprintable}")
-    repeated = sorted({name for name in labels if labels.count(name) > 1})
+        raise ValueError(f"labels must be printable, without line ends or tabs; got {_shorten(unprintable)}")
+    repeated = sorted(name for name, count in Counter(labels).items() if count > 1)
     if repeated:
-        raise ValueError(f"labels must be distinct; these are given more than once: {repeated}")
-    fewest = 2 if problem_type == SINGLE_LABEL else 1
-    if len(labels) < fewest:
-        raise ValueError(f"{problem_type} needs at least {fewest} labels, got {labels!r}")
+        raise ValueError(f"labels must be distinct; these are given more than once: {_shorten(repeated)}")
+    min_labels = 2 if problem_type == SINGLE_LABEL else 1
+    if len(labels) < min_labels:
+        raise ValueError(f"{problem_type} needs at least {min_labels} labels, got {labels!r}")
     return list(labels)
 
 
-def encode_labels(values, names, problem_type):
-    """Labels as a user writes them, as the numbers that the loss takes.
+def encode_labels(values: Any, names: Sequence[str], problem_type: str) -> np.ndarray:
+    """Encodes labels as the numbers that the loss takes; ValueError for the first invalid one.
 
-    Args:
-        values: for single labels: names or numbers [examples]. For several labels: a list of lists of names, or zeros
-            and ones [examples, labels]. For regression: numbers [examples] or [examples, outputs].
-        names: list of str. The classifier's labels.
-        problem_type: str. One of `PROBLEM_TYPES`.
-
-    Returns:
-        NumPy array: int32 [examples], float32 [examples, labels], or float32 [examples, outputs].
-
-    Raises:
-        ValueError: on an unknown label, a number out of range, or a shape that does not fit; it names the first
-            offender.
-
-    Example:
+    Single labels are names or numbers [examples], encoded as int32 [examples]. Multiple labels are lists of names, or
+    zeros and ones [examples, labels], encoded as float32 [examples, labels]. Regression targets are numbers [examples]
+    or [examples, outputs], encoded as float32 [examples, outputs].
 
     >>> encode_labels(["positive", "negative"], ["negative", "positive"], SINGLE_LABEL).tolist()
     [1, 0]
@@ -87,7 +66,7 @@ def encode_labels(values, names, problem_type):
     return array
 
 
-def _encode_single(values, names):
+def _encode_single(values: Any, names: Sequence[str]) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -99,87 +78,79 @@ def _encode_single(values, names):
     if array.dtype.kind == "O" and all(isinstance(value, (int, float, np.number)) for value in array):
         array = array.astype("float64")
     if array.dtype.kind in "USO":
-        return np.array([_index(value, names, i) for i, value in enumerate(array)], "int32")
+        indices = {name: i for i, name in enumerate(names)}
+        return np.array([_find_index(value, indices, i) for i, value in enumerate(array)], "int32")
     array = _numbers(array, "labels")
     misleading = [name for i, name in enumerate(names) if name.isdecimal() and name != str(i)]
     if misleading:
         raise ValueError(
-            f"the labels {_shortened(misleading)} are names that look like numbers, so it is not clear whether "
-            f"{array[0] if len(array) else 0} is a name or a position; give the labels as strings"
+            f"the label names {_shorten(misleading)} look like numbers, so that "
+            f"{array[0] if len(array) else 0} may be a name or a position; pass the labels as strings"
         )
     wrong = (array < 0) | (array >= len(names)) | (array != np.floor(array))
     if wrong.any():
         i = int(np.argmax(wrong))
         raise ValueError(
-            f"labels must be whole numbers from 0 to {len(names) - 1} (there are {len(names)} labels); "
+            f"labels must be integers from 0 to {len(names) - 1} (there are {len(names)} labels); "
             f"label {i} is {array[i]}"
         )
     return array.astype("int32")
 
 
-def _encode_multiple(values, names):
+def _encode_multiple(values: Any, names: Sequence[str]) -> np.ndarray:
     if not hasattr(values, "dtype") and any(_is_name_list(row) for row in values):
+        indices = {name: i for i, name in enumerate(names)}
         encoded = np.zeros([len(values), len(names)], "float32")
         for i, row in enumerate(values):
             if not _is_name_list(row):
-                raise ValueError(f"several labels at once are a list of names for each example; row {i} is {row!r}")
+                raise ValueError(f"multiple labels must be a list of names per example; row {i} is {row!r}")
             for value in row:
-                encoded[i, _index(value, names, i)] = 1.0
+                encoded[i, _find_index(value, indices, i)] = 1.0
         return encoded
     array = _numbers(values, "labels")
     if array.ndim != 2 or array.shape[1] != len(names):
         raise ValueError(
-            f"several labels at once are lists of names, or zeros and ones of the shape [examples, {len(names)}]; "
+            f"multiple labels must be lists of names, or zeros and ones of the shape [examples, {len(names)}]; "
             f"got the shape {array.shape}"
         )
     if not np.isin(array, (0, 1)).all():
         raise ValueError(
-            f"several labels at once are zeros and ones; row {int(np.argmin(np.isin(array, (0, 1)).all(1)))} is not"
+            f"multiple labels must be zeros and ones; row {int(np.argmin(np.isin(array, (0, 1)).all(1)))} is not"
         )
     return array.astype("float32")
 
 
-def _is_name_list(row):
+def _is_name_list(row: Any) -> bool:
     return isinstance(row, (list, tuple, set)) and (len(row) == 0 or isinstance(next(iter(row)), (str, bytes)))
 
 
-def _index(value, names, position):
+def _find_index(value: Any, indices: Mapping[str, int], position: int) -> int:
     name = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if name not in names:
-        raise ValueError(f"label {position} is {name!r}, which is not among the model's labels {_shortened(names)}")
-    return names.index(name)
+    if name not in indices:
+        raise ValueError(f"label {position} is {name!r}, which is not among the model's labels {_shorten(indices)}")
+    return indices[name]
 
 
-def _numbers(values, what):
+def _numbers(values: Any, what: str) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{what} must be an array of numbers, got rows of different lengths") from error
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{what} must be numbers, got {_shortened(list(array.flat))}")
+        raise ValueError(f"{what} must be numbers, got {_shorten(array.flat)}")
     return array
 
 
-def _shortened(items, most=20):
-    shown = ", ".join(repr(item) for item in items[:most])
-    return f"[{shown}{', ...' if len(items) > most else ''}]"
+def _shorten(items: Iterable[Any], max_items: int = 20) -> str:
+    items = list(items)
+    shown = ", ".join(repr(item) for item in items[:max_items])
+    return f"[{shown}{', ...' if len(items) > max_items else ''}]"
 
 
-def class_weight_list(class_weights, names):
-    """Weights by label name or number, as a list in the order of the labels.
-
-    Args:
-        class_weights: None, a list with a weight for every label, or a dict of label name (or number) to weight; labels
-            that are not in the dict weigh 1.
-        names: list of str. The classifier's labels.
-
-    Returns:
-        list of float, or None.
-
-    Raises:
-        ValueError: on an unknown label, a missing weight, or a weight that is not a finite number of at least 0.
-
-    Example:
+def class_weight_list(
+    class_weights: Mapping[str | int, float] | Sequence[float] | None, names: Sequence[str]
+) -> list[float] | None:
+    """Returns the weight of each label, from a list or from a dict by name or number; 1 for labels not in the dict.
 
     >>> class_weight_list({"rare": 5}, ["common", "rare"])
     [1.0, 5.0]
@@ -187,14 +158,14 @@ def class_weight_list(class_weights, names):
     if class_weights is None:
         return None
     if isinstance(class_weights, Mapping):
-        weights = [1.0] * len(names)
+        weights, indices = [1.0] * len(names), {name: i for i, name in enumerate(names)}
         for label, weight in class_weights.items():
             if isinstance(label, (int, np.integer)) and 0 <= label < len(names):
                 weights[int(label)] = weight
-            elif label in names:
-                weights[names.index(label)] = weight
+            elif label in indices:
+                weights[indices[label]] = weight
             else:
-                raise ValueError(f"class weights name the label {label!r}, which is not among {_shortened(names)}")
+                raise ValueError(f"class weights name the label {label!r}, which is not among {_shorten(names)}")
     else:
         weights = list(class_weights)
         if len(weights) != len(names):

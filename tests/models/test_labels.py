@@ -37,7 +37,7 @@ def test_encoding(values, problem_type, expected):
     "values, problem_type, message",
     [
         (["d"], SINGLE_LABEL, "label 0 is 'd', which is not among"),
-        ([0, 3], SINGLE_LABEL, "whole numbers from 0 to 2 .*label 1 is 3"),
+        ([0, 3], SINGLE_LABEL, "integers from 0 to 2 .*label 1 is 3"),
         ([float("nan")], SINGLE_LABEL, "label 0 is nan"),
         ([["a"], "ab"], MULTI_LABEL, "row 1 is 'ab'"),
         ([["d"]], MULTI_LABEL, "label 0 is 'd'"),
@@ -55,10 +55,15 @@ def test_bad_labels(values, problem_type, message):
 
 
 def test_numbers_are_refused_where_names_look_like_other_numbers():
-    with pytest.raises(ValueError, match="names that look like numbers, so it is not clear whether 1 is a name"):
+    with pytest.raises(ValueError, match=r"label names .* look like numbers, so that 1 may be a name or a position"):
         encode_labels([1, 2], ["1", "2"], SINGLE_LABEL)
     assert encode_labels(["1", "2"], ["1", "2"], SINGLE_LABEL).tolist() == [0, 1]
     assert encode_labels(np.array([1, 0], object), ["0", "1"], SINGLE_LABEL).tolist() == [1, 0]
+
+
+def test_many_labels_take_linear_time():
+    names = label_names([f"label {i}" for i in range(100_000)], SINGLE_LABEL)
+    assert encode_labels(names, names, SINGLE_LABEL)[-1] == 99_999  # a quadratic algorithm takes minutes
 
 
 def test_names():
