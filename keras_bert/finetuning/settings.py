@@ -89,7 +89,7 @@ class Settings:
                 _check(field, item)
 
     def configuration(self) -> dict[str, Any]:
-        """The recorded settings by name, as in a run's `run.json`."""
+        """The recorded settings by name, as in a run's `configuration.json`."""
         fields = (field for field in dataclasses.fields(self) if field.metadata["recorded"])
         return {field.name: getattr(self, field.name) for field in fields}
 

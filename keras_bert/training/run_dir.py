@@ -15,7 +15,7 @@ from absl import logging
 
 from keras_bert.io.atomic_write import nonfinite_to_none, write_json
 
-CONFIGURATION_NAME = "run.json"
+CONFIGURATION_NAME = "configuration.json"
 _LOG_NAME = "log.jsonl"
 _LOCK_NAME = ".lock"
 _LONGEST_VALUE = 200  # characters of a value in a message
@@ -29,7 +29,7 @@ class RunDirectory:
 
     Args:
         path: str or Path.
-        configuration: dict fit for JSON, everything that determines the run's result. A folder whose `run.json` holds
+        configuration: dict fit for JSON, everything that determines the run's result. A folder whose `configuration.json` holds
             the same is resumed.
         writer: bool. False is for all but one of several processes that work on one run: it takes no lock and writes
             nothing, and the folder need not be there yet.
@@ -153,7 +153,7 @@ def read_configuration(path):
 
 
 def _is_of_a_beginning(file):
-    """Whether a file is what a process leaves that is killed before it has written `run.json`."""
+    """Whether a file is what a process leaves that is killed before it has written `configuration.json`."""
     return file.name == _LOCK_NAME or file.name.startswith(f".{CONFIGURATION_NAME}.")
 
 

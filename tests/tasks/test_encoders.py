@@ -43,7 +43,7 @@ def test_bidirectional_checkpoint_in_another_encoder(toy_glue, toy_checkpoint, t
         assert scale != 1.0
     else:
         assert results["evaluation"]["dev/accuracy"] > 0.75
-    assert json.loads((folder / "run.json").read_text())["encoder"] == encoder
+    assert json.loads((folder / "configuration.json").read_text())["encoder"] == encoder
 
     # Later, with nothing but the folder.
     assert run("sst2", "eval,export", toy_glue, folder)["evaluation"] == results["evaluation"]
@@ -89,7 +89,7 @@ def test_checkpoints_of_one_direction_each(toy_glue, directions, tmp_path):
     given = {"encoder": "two_directions", "init_checkpoint_right_to_left": right}
     results = run("sst2", "train,eval", toy_glue, tmp_path / "run", left, epochs=EPOCHS, **given)
     assert results["evaluation"]["dev/accuracy"] > 0.75
-    configuration = json.loads((tmp_path / "run" / "run.json").read_text())
+    configuration = json.loads((tmp_path / "run" / "configuration.json").read_text())
     assert configuration["init_checkpoint"] == str(left)
     assert configuration["init_checkpoint_right_to_left"] == str(right)
     assert run("sst2", "eval", toy_glue, tmp_path / "run")["evaluation"] == results["evaluation"]

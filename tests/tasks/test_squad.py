@@ -116,7 +116,7 @@ def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
     for folder in (trained, evaluated):
         folder.mkdir()
         write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}})
-    write_json(trained / "run.json", {"task": "squad2.0", "version": "2.0", **GIVEN})
+    write_json(trained / "configuration.json", {"task": "squad2.0", "version": "2.0", **GIVEN})
     write_json(trained / "results.json", {"best": {"metrics": {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}}})
     assert export_settings(trained) == export_settings(neither, trained) == {**form, "null_threshold": -3.0}
     assert export_settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0

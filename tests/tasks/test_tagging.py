@@ -90,7 +90,7 @@ def test_the_files_of_tags_have_the_scores_that_are_reported(finished):
 def test_what_is_served_tags_as_the_files_do(finished):
     _, folder = finished
     signature = tf.saved_model.load(str(folder / "saved_model" / "1")).signatures["words"]
-    with_context = json.loads((folder / "run.json").read_text())["document_context"]
+    with_context = json.loads((folder / "configuration.json").read_text())["document_context"]
     # What was read together is served together.
     together = {}
     for number, sentence in enumerate(read_conll(folder / "predictions" / "predict.conll")):

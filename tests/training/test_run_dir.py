@@ -39,7 +39,7 @@ def test_another_configuration_is_refused_and_what_differs_is_named(tmp_path):
 
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not touch")
-    with pytest.raises(FileExistsError, match=r"is not empty and is not the folder of a run \(it has no run.json\)"):
+    with pytest.raises(FileExistsError, match=r"is not empty and is not the folder of a run \(it has no configuration.json\)"):
         RunDirectory(tmp_path, CONFIGURATION)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -65,7 +65,7 @@ def test_no_run(tmp_path):
 
 def test_what_a_process_left_that_was_killed_at_once_is_no_obstacle(tmp_path):
     (tmp_path / ".lock").touch()
-    (tmp_path / ".run.json.x1y2z3").write_text('{"learn')
+    (tmp_path / ".configuration.json.x1y2z3").write_text('{"learn')
     assert not RunDirectory(tmp_path, CONFIGURATION).existed
     assert read_configuration(tmp_path) == CONFIGURATION
 
@@ -146,7 +146,7 @@ def test_the_owner_of_a_lock_may_be_unknown(tmp_path):
 def test_a_refused_folder_is_not_locked(tmp_path, monkeypatch):
     def claim(folder):
         """Another process makes the folder its own just before this one locks it."""
-        write_json(folder / "run.json", {"seed": 7}, overwrite=True)
+        write_json(folder / "configuration.json", {"seed": 7}, overwrite=True)
         return lock(folder)
 
     lock = keras_bert.training.run_dir._lock
