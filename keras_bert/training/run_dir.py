@@ -29,8 +29,8 @@ class RunDirectory:
 
     Args:
         path: str or Path.
-        configuration: dict fit for JSON, everything that determines the run's result. A folder whose `configuration.json` holds
-            the same is resumed.
+        configuration: dict fit for JSON, everything that determines the run's result. A folder whose
+            `configuration.json` holds the same is resumed.
         writer: bool. False is for all but one of several processes that work on one run: it takes no lock and writes
             nothing, and the folder need not be there yet.
 

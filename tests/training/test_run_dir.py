@@ -39,7 +39,7 @@ def test_another_configuration_is_refused_and_what_differs_is_named(tmp_path):
 
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not touch")
-    with pytest.raises(FileExistsError, match=r"is not empty and is not the folder of a run \(it has no configuration.json\)"):
+    with pytest.raises(FileExistsError, match=r"not the folder of a run \(it has no configuration.json\)"):
         RunDirectory(tmp_path, CONFIGURATION)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
