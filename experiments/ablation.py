@@ -30,7 +30,7 @@ from experiments.variants import PAPER_SIZES, TABLES
 
 # Flags that are set for each variant.
 _PRETRAINING_FLAGS = (
-    "run_dir", "objective", "next_sentence", "mask_share", "random_share", "bert_config_file", "size",
+    "run_dir", "objective", "next_sentence", "mask_token_rate", "random_token_rate", "bert_config_file", "size",
     "init_checkpoint", "progress",
 )  # fmt: skip
 _FINE_TUNING_FLAGS = ("run_dir", "init_checkpoint", "mode", "num_seeds", "progress")

@@ -80,5 +80,5 @@ def _make_size_variant(num_layers, hidden_size, num_heads):
 
 def _make_masking_variant(mask, same, random):
     name = f"mask_{mask}_same_{same}_random_{random}"
-    given = (f"--mask_share={mask / 100}", f"--random_share={random / 100}")
+    given = (f"--mask_token_rate={mask / 100}", f"--random_token_rate={random / 100}")
     return Variant({"Mask": f"{mask}%", "Same": f"{same}%", "Random": f"{random}%"}, name, name, given)

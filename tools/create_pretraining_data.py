@@ -39,8 +39,8 @@ _STREAMING_FLAGS = (
     "runner",
     "next_sentence",
     "fill_to_length",
-    "mask_share",
-    "random_share",
+    "mask_token_rate",
+    "random_token_rate",
     "compression",
 )
 # Flags of the original, and the fields of `InstanceSettings` that they set.
@@ -53,8 +53,8 @@ _SETTING_FLAGS = {
     "fill_to_length": "fill_to_length",
     "masked_lm_prob": "masking_rate",
     "do_whole_word_mask": "whole_words",
-    "mask_share": "mask_share",
-    "random_share": "random_share",
+    "mask_token_rate": "mask_token_rate",
+    "random_token_rate": "random_token_rate",
 }
 
 
@@ -86,8 +86,8 @@ def define_flags(values=flags.FLAGS):
     define("float", "shard_megabytes", 8, "Text per shard, which a process holds in memory.", lower_bound=0.001)
     define("enum", "next_sentence", "nsp", ["nsp", "sop", "none"], "Actual or random, in order or swapped, or single.")
     define("bool", "fill_to_length", True, "Fill instances to their length; otherwise make pairs of single sentences.")
-    define("float", "mask_share", 0.8, "Fraction of masked tokens that become [MASK].")
-    define("float", "random_share", 0.1, "Fraction of masked tokens that become a random token.")
+    define("float", "mask_token_rate", 0.8, "Fraction of masked tokens that become [MASK].")
+    define("float", "random_token_rate", 0.1, "Fraction of masked tokens that become a random token.")
     define("enum", "compression", "none", ["none", "gzip"], "Compression of the files of instances.")
     define("bool", "progress", True, "Show a progress bar on a terminal.")
     names = ["input_file", "show", "exact", "output_file", "output_dir"]

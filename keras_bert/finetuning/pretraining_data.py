@@ -65,10 +65,10 @@ class PretrainingData(Settings):
     masked_lm_prob: float = setting(
         0.15, "With text_files: fraction of the tokens that are masked.", lower=0.001, upper=1.0, recorded=False
     )
-    mask_share: float = setting(
+    mask_token_rate: float = setting(
         0.8, "With text_files: fraction of the masked tokens replaced by [MASK].", lower=0.0, upper=1.0, recorded=False
     )
-    random_share: float = setting(
+    random_token_rate: float = setting(
         0.1,
         "With text_files: fraction of them replaced by a random token; the rest is kept.",
         lower=0.0,
@@ -96,7 +96,7 @@ class PretrainingData(Settings):
     def without_effect(self) -> dict[str, str]:
         reasons: dict[str, str] = {}
         if not (self.text_files or self.eval_text_files):
-            names = ("fill_to_length", "do_whole_word_mask", "masked_lm_prob", "mask_share", "random_share")
+            names = ("fill_to_length", "do_whole_word_mask", "masked_lm_prob", "mask_token_rate", "random_token_rate")
             unused = (*names, "short_seq_prob", "shard_megabytes")
             reasons = dict.fromkeys(unused, "without text_files: instances in files are as they were made")
         if not (self.eval_text_files or self.eval_instance_files):
@@ -126,8 +126,8 @@ class PretrainingData(Settings):
                 "short_sequence_rate": self.short_seq_prob,
                 "whole_words": self.do_whole_word_mask,
                 "masking_rate": self.masked_lm_prob,
-                "mask_share": self.mask_share,
-                "random_share": self.random_share,
+                "mask_token_rate": self.mask_token_rate,
+                "random_token_rate": self.random_token_rate,
             }
             shard_bytes = int(self.shard_megabytes * MEGABYTE)
             return TextInstances(matching_files(list(text)), tokenizer, shard_bytes, {"seed": recipe.seed, **settings})

@@ -23,8 +23,8 @@ class InstanceSettings:
         fill_to_length: Whether a segment holds as many sentences as fit. False makes pairs of single sentences.
         masking_rate: Fraction of tokens that are masked (arXiv 1810.04805, section 3.1).
         whole_words: Whether all wordpieces of a word are masked together.
-        mask_share: Fraction of the masked tokens that are replaced by `[MASK]`.
-        random_share: Fraction of the masked tokens that are replaced by a random token. The rest is unchanged.
+        mask_token_rate: Fraction of the masked tokens that are replaced by `[MASK]`.
+        random_token_rate: Fraction of the masked tokens that are replaced by a random token. The rest is unchanged.
 
     Raises:
         ValueError: If a number is out of range, or `fill_to_length` is False with single segments.
@@ -43,8 +43,8 @@ class InstanceSettings:
     fill_to_length: bool = True
     masking_rate: float = 0.15
     whole_words: bool = False
-    mask_share: float = 0.8
-    random_share: float = 0.1
+    mask_token_rate: float = 0.8
+    random_token_rate: float = 0.1
 
     def __post_init__(self) -> None:
         if self.next_sentence not in NEXT_SENTENCE_TASKS:
@@ -60,10 +60,14 @@ class InstanceSettings:
             raise ValueError(f"max_predictions must be at least 1, got {self.max_predictions}")
         if not 0 < self.masking_rate <= 1:
             raise ValueError(f"masking_rate must be above 0 and at most 1, got {self.masking_rate}")
-        if not (self.mask_share >= 0 and self.random_share >= 0 and self.mask_share + self.random_share <= 1):
+        if not (
+            self.mask_token_rate >= 0
+            and self.random_token_rate >= 0
+            and self.mask_token_rate + self.random_token_rate <= 1
+        ):
             raise ValueError(
-                "mask_share and random_share must be at least 0 and their sum at most 1, got "
-                f"{self.mask_share} and {self.random_share}"
+                "mask_token_rate and random_token_rate must be at least 0 and their sum at most 1, got "
+                f"{self.mask_token_rate} and {self.random_token_rate}"
             )
         if not 0 <= self.short_sequence_rate <= 1:
             raise ValueError(f"short_sequence_rate must be from 0 to 1, got {self.short_sequence_rate}")

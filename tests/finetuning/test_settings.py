@@ -50,9 +50,9 @@ def test_files_are_not_recorded():
         (PretrainingData, {"vocab_file": "v"}, ValueError, "text_files or instance_files must be given"),
         (
             PretrainingData,
-            {"vocab_file": "v", "instance_files": ("a",), "mask_share": 0.5},
+            {"vocab_file": "v", "instance_files": ("a",), "mask_token_rate": 0.5},
             ValueError,
-            "mask_share has no effect without text_files",
+            "mask_token_rate has no effect without text_files",
         ),
         (
             PretrainingData,

@@ -15,8 +15,8 @@ def test_the_defaults_are_those_of_the_original():
         "fill_to_length": True,
         "masking_rate": 0.15,
         "whole_words": False,
-        "mask_share": 0.8,
-        "random_share": 0.1,
+        "mask_token_rate": 0.8,
+        "random_token_rate": 0.1,
     }
 
 
@@ -30,8 +30,8 @@ def test_the_defaults_are_those_of_the_original():
         ({"short_sequence_rate": float("nan")}, r"short_sequence_rate .* got nan"),
         ({"masking_rate": 0}, r"masking_rate must be above 0 and at most 1, got 0"),
         ({"masking_rate": 15}, r"masking_rate must be above 0 and at most 1, got 15"),
-        ({"mask_share": 0.9, "random_share": 0.2}, r"sum at most 1, got 0.9 and 0.2"),
-        ({"random_share": -0.1}, r"at least 0 and their sum at most 1, got 0.8 and -0.1"),
+        ({"mask_token_rate": 0.9, "random_token_rate": 0.2}, r"sum at most 1, got 0.9 and 0.2"),
+        ({"random_token_rate": -0.1}, r"at least 0 and their sum at most 1, got 0.8 and -0.1"),
         ({"next_sentence": "none", "fill_to_length": False}, r"fill_to_length=False .* has no pairs"),
     ],
 )
@@ -41,8 +41,8 @@ def test_invalid_settings_are_refused(arguments, message):
 
 
 def test_limits_of_the_ranges_are_allowed():
-    least = {"sequence_length": 5, "max_predictions": 1, "short_sequence_rate": 0, "mask_share": 0}
-    most = {"short_sequence_rate": 1, "masking_rate": 1, "mask_share": 0.9, "random_share": 0.1}
+    least = {"sequence_length": 5, "max_predictions": 1, "short_sequence_rate": 0, "mask_token_rate": 0}
+    most = {"short_sequence_rate": 1, "masking_rate": 1, "mask_token_rate": 0.9, "random_token_rate": 0.1}
     for values in (least, most):
         assert values.items() <= InstanceSettings(**values).to_dict().items()
 

@@ -268,11 +268,11 @@ def test_workers_stopped_in_the_second_phase_resume_to_the_same_weights(tmp_path
         return [[*command, *text_flags(corpus[0]), *options, *workers, f"--worker_index={index}"] for index in range(2)]
 
     options = ["--checkpoint_dtype=bfloat16", "--masked_lm_prob=0.3", "--do_whole_word_mask"]
-    options += ["--mask_share=0.7", "--random_share=0.2"]
+    options += ["--mask_token_rate=0.7", "--random_token_rate=0.2"]
     check_resumes(tmp_path / "whole", tmp_path / "parts", commands, update=25)
     made = json.loads((tmp_path / "whole" / "configuration.json").read_text())
     assert (made["data"]["masking_rate"], made["data"]["whole_words"]) == (0.3, True)
-    assert (made["data"]["mask_share"], made["data"]["random_share"]) == (0.7, 0.2)
+    assert (made["data"]["mask_token_rate"], made["data"]["random_token_rate"]) == (0.7, 0.2)
     assert {tensor.dtype.name for tensor in load_file(tmp_path / "whole/model/model.safetensors").values()} == {
         "bfloat16"
     }

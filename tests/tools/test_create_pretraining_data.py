@@ -110,7 +110,7 @@ def test_invalid_flags_are_refused(options, message):
 def test_invalid_settings_are_refused_before_anything_is_read(tmp_path):
     for options, message in [
         ({"masked_lm_prob": 0}, "masking_rate must be above 0 and at most 1, got 0.0"),
-        ({"random_share": 0.3}, "sum at most 1, got 0.8 and 0.3"),
+        ({"random_token_rate": 0.3}, "sum at most 1, got 0.8 and 0.3"),
         ({"next_sentence": "none", "fill_to_length": False}, "fill_to_length=False"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -183,8 +183,8 @@ def test_shards_of_one_document_are_counted(tmp_path, corpus, capsys):
         ("use_v2_feature_names", True, "record_format", "models"),
         ("next_sentence", "sop", "next_sentence", "sop"),
         ("fill_to_length", False, "fill_to_length", False),
-        ("mask_share", 0.7, "mask_share", 0.7),
-        ("random_share", 0.2, "random_share", 0.2),
+        ("mask_token_rate", 0.7, "mask_token_rate", 0.7),
+        ("random_token_rate", 0.2, "random_token_rate", 0.2),
         ("compression", "gzip", "compression", "gzip"),
     ],
 )
@@ -442,7 +442,7 @@ def test_hostile_text(tmp_path, corpus):
     text = "\ufeff\x00river\x07 [MASK]\n" + "x" * 5000 + "\n\u202eevil\ud7ff \U0010ffff\n[SEP] [CLS]\r\n\u2028\n\nriver"
     out = tmp_path / "out"
     run(**{**corpus, "input_file": write_file(tmp_path, text)}, output_dir=out, masked_lm_prob=0.01, max_seq_length=64,
-        mask_share=0, random_share=0)  # fmt: skip
+        mask_token_rate=0, random_token_rate=0)  # fmt: skip
     rows = [features(record)["input_ids"] for path in out.glob("*.tfrecord") for record in records(path)]
     assert rows
     for row in rows:
