@@ -1,4 +1,4 @@
-"""The folder of a run: what was asked for, a log, checkpoints; and the refusal to mix two runs in one."""
+"""The directory of a run: configuration, log and checkpoints; never shared between two different runs."""
 
 import contextlib
 import errno
@@ -8,36 +8,39 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 
 from keras_bert.io.atomic_write import nonfinite_to_none, write_json
+from keras_bert.typing import PathLike
 
 CONFIGURATION_NAME = "configuration.json"
 _LOG_NAME = "log.jsonl"
 _LOCK_NAME = ".lock"
-_LONGEST_VALUE = 200  # characters of a value in a message
+_MAX_VALUE_LENGTH = 200  # characters of a value in an error message
 
 
 class RunDirectory:
-    """A run's folder, made if it is not there; one that belongs to another run, or is in use, is refused.
+    """The directory of a run, created if it does not exist.
 
-    Only one process at a time works in a folder: it holds a lock until its last `RunDirectory` of that folder is closed
-    or deleted, or until it ends, in whatever way. The file `.lock` says who holds it or held it last.
+    A directory that belongs to a different run is refused, and so is one in which another process works: a process
+    holds the lock of a directory until its last `RunDirectory` for it is closed or deleted, or until the process ends.
+    The file `.lock` names its current or last owner.
 
     Args:
-        path: str or Path.
-        configuration: dict fit for JSON, everything that determines the run's result. A folder whose
-            `configuration.json` holds the same is resumed.
-        writer: bool. False is for all but one of several processes that work on one run: it takes no lock and writes
-            nothing, and the folder need not be there yet.
+        path: The directory.
+        configuration: Everything that determines the result of the run, as values for JSON. A directory whose
+            `configuration.json` holds an equal configuration is resumed.
+        writer: False for all but one of several processes that work on one run. Such a process takes no lock and
+            writes nothing, and the directory need not exist yet.
 
     Raises:
-        FileExistsError: if the folder belongs to a run with another configuration (the message names what differs), or
-            holds files and no run.
-        BlockingIOError: if another process works in the folder (the message names it).
+        FileExistsError: If the directory belongs to a run with another configuration, or contains files but no run.
+        BlockingIOError: If another process works in the directory.
 
     Example:
 
@@ -48,52 +51,32 @@ class RunDirectory:
     True
     """
 
-    def __init__(self, path, configuration, writer=True):
+    def __init__(self, path: PathLike, configuration: Mapping[str, Any], writer: bool = True) -> None:
         self.path = Path(path)
         self.configuration = json.loads(json.dumps(configuration))
         self.writer = writer
-        self._lock = None
-        self.existed = self._is_of_this_run()
+        self._lock: _Lock | None = None
+        self.existed = self._check_for_run()
         if writer:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.path)
+            self._lock = _lock_folder(self.path)
             try:
-                self.existed = self._is_of_this_run()  # once more: another process may have made the folder its own
+                self.existed = self._check_for_run()  # another process may have started a run here in the meantime
                 if not self.existed:
                     write_json(self.path / CONFIGURATION_NAME, self.configuration, overwrite=True)
             except BaseException:
                 self.close()
                 raise
 
-    def close(self):
-        """Lets other processes work in the folder; to be called once this one writes no more."""
+    def close(self) -> None:
+        """Releases the lock, so that other processes may work in the directory. Call it after the last write."""
         self._lock = None
 
-    def _is_of_this_run(self):
-        """Whether the folder holds this run already; raises if it holds anything else."""
-        if (self.path / CONFIGURATION_NAME).is_file():
-            self._refuse_differences(read_configuration(self.path))
-            return True
-        if self.writer and self.path.is_dir() and not all(_is_of_a_beginning(file) for file in self.path.iterdir()):
-            raise FileExistsError(
-                f"{self.path} is not empty and is not the folder of a run (it has no {CONFIGURATION_NAME}); "
-                "give a new --run_dir, or empty this one"
-            )
-        return False
-
-    def _refuse_differences(self, earlier):
-        differences = "; ".join(_differences(self.configuration, earlier))
-        if differences:
-            raise FileExistsError(
-                f"{self.path} belongs to a run with another configuration: {differences}. To resume that run, give it "
-                "the same values; for a new run, another --run_dir."
-            )
-
-    def log(self, record):
-        """Appends a record to `log.jsonl`; does nothing if this is not the run's writer.
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Appends a record to `log.jsonl`; does nothing if `writer` is False.
 
         Args:
-            record: dict fit for JSON. A number that is not finite is written as null.
+            record: Values for JSON. Numbers that are not finite are written as null.
         """
         if not self.writer:
             return
@@ -105,12 +88,8 @@ class RunDirectory:
                     line = "\n" + line
             log.write(line.encode())
 
-    def read_log(self):
-        """The records of `log.jsonl`, oldest first.
-
-        Returns:
-            list of dict; a line that was cut off by the end of a process is left out.
-        """
+    def read_log(self) -> list[dict[str, Any]]:
+        """Returns the records of `log.jsonl`, oldest first, without lines cut off when a process was killed."""
         records = []
         with contextlib.suppress(FileNotFoundError), open(self.path / _LOG_NAME, encoding="utf-8") as log:
             for line in log:
@@ -118,104 +97,107 @@ class RunDirectory:
                     records.append(json.loads(line))
         return records
 
+    def _check_for_run(self) -> bool:
+        """Returns whether the directory contains this run; raises if it contains anything else."""
+        if (self.path / CONFIGURATION_NAME).is_file():
+            differences = "; ".join(_list_differences(self.configuration, read_configuration(self.path)))
+            if differences:
+                raise FileExistsError(
+                    f"{self.path} belongs to a run with another configuration: {differences}. Use the same values to "
+                    "resume that run, or another --run_dir for a new run"
+                )
+            return True
+        if self.writer and self.path.is_dir() and not all(_is_leftover(file) for file in self.path.iterdir()):
+            raise FileExistsError(
+                f"{self.path} is not empty and is not the directory of a run (it has no {CONFIGURATION_NAME}); use "
+                "another --run_dir, or empty this one"
+            )
+        return False
 
-def _differences(configuration, earlier, prefix=""):
-    """What differs, by name: of a dict in both only the values that differ, not all of it."""
-    for name in sorted({*configuration, *earlier}):
-        here, there = configuration.get(name), earlier.get(name)
-        if isinstance(here, dict) and isinstance(there, dict):
-            yield from _differences(here, there, f"{prefix}{name}.")
-        elif here != there:
-            yield f"{prefix}{name} is {_shortened(here)}, there it was {_shortened(there)}"
 
-
-def _shortened(value):
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
-
-
-def read_configuration(path):
-    """The configuration of the run in a folder.
-
-    Args:
-        path: str or Path.
-
-    Returns:
-        dict.
-
-    Raises:
-        FileNotFoundError: if there is no run.
-    """
+def read_configuration(path: PathLike) -> dict[str, Any]:
+    """Returns the configuration of the run in a directory; raises FileNotFoundError if there is no run."""
     file = Path(path) / CONFIGURATION_NAME
     if not file.is_file():
-        raise FileNotFoundError(f"{path} is not the folder of a run: there is no {CONFIGURATION_NAME} in it")
+        raise FileNotFoundError(f"{path} is not the directory of a run: it has no {CONFIGURATION_NAME}")
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _is_of_a_beginning(file):
-    """Whether a file is what a process leaves that is killed before it has written `configuration.json`."""
+def _list_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields what differs, by name; for nested dicts, only the values inside that differ."""
+    for name in sorted({*ours, *theirs}):
+        here, there = ours.get(name), theirs.get(name)
+        if isinstance(here, dict) and isinstance(there, dict):
+            yield from _list_differences(here, there, f"{prefix}{name}.")
+        elif here != there:
+            yield f"{prefix}{name} is {_shorten(here)}, but {_shorten(there)} in that run"
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
+
+
+def _is_leftover(file: Path) -> bool:
+    """Returns whether a process that was killed before it had written `configuration.json` may have left this file."""
     return file.name == _LOCK_NAME or file.name.startswith(f".{CONFIGURATION_NAME}.")
 
 
 class _Lock:
-    """The open lock file of a folder; no other process can lock it before this object is deleted or released."""
+    """Keeps a locked file open until it is deleted or the process ends."""
 
-    def __init__(self, folder):
-        self._folder, self._handle = folder, None
-        self._handle = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
-        status = os.fstat(self._handle)
-        self.key = status.st_dev, status.st_ino
-
-    def take(self):
-        """Locks the file and writes into it who did."""
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BlockingIOError(
-                f"{self._folder} is in use by {self._owner()}. Two processes cannot write one run: wait until that one "
-                "has ended, or end it, and give the same command again; for another run, give another --run_dir."
-            ) from error
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                raise
-            logging.warning(
-                "%s cannot be locked on this file system (%s): see that no other process works in it",
-                self._folder,
-                error,
-            )
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, owner.encode(), 0)
-
-    def _owner(self):
-        try:
-            owner = json.loads(os.pread(self._handle, 4096, 0))
-            return f"process {owner['process']} on {owner['host']} since {owner['since']}"
-        except (ValueError, KeyError, TypeError):  # it is about to write that
-            return "another process since a moment ago"
-
-    def release(self):
-        """Closes the file, and with that unlocks it."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
-
-    __del__ = release
+    def __init__(self, handle: int) -> None:
+        # Not `__del__`: when the interpreter exits, it could run after `os` is gone. The system closes the file then.
+        weakref.finalize(self, os.close, handle).atexit = False
 
 
-_locks = weakref.WeakValueDictionary()  # what this process has locked: its own folder is not closed to it
+# A process may open a directory several times. Locks by device and inode number.
+_locks: weakref.WeakValueDictionary[tuple[int, int], _Lock] = weakref.WeakValueDictionary()
 _locks_guard = threading.Lock()
 
 
-def _lock(folder):
-    with _locks_guard, contextlib.ExitStack() as unless_taken:
-        lock = _Lock(folder)
-        unless_taken.callback(lock.release)
-        shared = _locks.get(lock.key)
-        if shared is not None:
-            return shared
-        lock.take()
-        _locks[lock.key] = lock
-        unless_taken.pop_all()
+def _lock_folder(folder: Path) -> _Lock:
+    with _locks_guard:
+        handle = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        status = os.fstat(handle)
+        key = status.st_dev, status.st_ino
+        lock = _locks.get(key)
+        if lock is not None:
+            os.close(handle)
+            return lock
+        try:
+            _take_lock(folder, handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        _locks[key] = lock = _Lock(handle)
         return lock
+
+
+def _take_lock(folder: Path, handle: int) -> None:
+    """Locks an open file, and writes into it who did."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BlockingIOError(
+            f"{folder} is in use by {_read_owner(handle)}. Two processes cannot write one run: wait until that process "
+            "has ended, or end it, and run the same command again; for another run, use another --run_dir"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        logging.warning(
+            "%s cannot be locked on this file system (%s); make sure that no other process works in it", folder, error
+        )
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    owner = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since})
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, owner.encode(), 0)
+
+
+def _read_owner(handle: int) -> str:
+    try:
+        owner = json.loads(os.pread(handle, 4096, 0))
+        return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+    except (ValueError, KeyError, TypeError):  # it has not written that yet
+        return "another process since a moment ago"

@@ -74,7 +74,7 @@ def test_other_flags_in_the_same_folder_are_refused_by_name(start, uninterrupted
     uninterrupted.wait_for_update(5)
     other = start(uninterrupted.run_dir, "--weight_decay=0.5", "--seed=7")
     assert other.finish() == 1
-    assert "weight_decay is 0.5, there it was 0.01" in other.said
+    assert "weight_decay is 0.5, but 0.01 in that run" in other.said
     assert "seed is 7" in other.said
 
 

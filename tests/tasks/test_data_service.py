@@ -60,7 +60,7 @@ def test_two_workers_train_and_resume_with_a_new_pass(service, start, tmp_path):
 def test_run_with_a_service_differs_from_one_without(service, toy_glue, toy_checkpoint, tmp_path):
     given = {"task": "rte", "data_dir": toy_glue, "epochs": 1}
     programs.run(glue, "train", tmp_path / "run", toy_checkpoint, data_service=service, **given)
-    with pytest.raises(SystemExit, match="data_service is None, there it was True"):
+    with pytest.raises(SystemExit, match="data_service is None, but True in that run"):
         programs.run(glue, "train", tmp_path / "run", toy_checkpoint, **given)
 
 

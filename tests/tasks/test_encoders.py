@@ -62,7 +62,7 @@ def test_run_has_one_encoder(toy_glue, toy_checkpoint, tmp_path):
     assert again["best"] == results["best"]
     with pytest.raises(SystemExit, match=f"has the encoder '{encoder}', and encoder='{other}' is another"):
         run("sst2", "eval", toy_glue, folder, encoder=other)
-    with pytest.raises(SystemExit, match=f"encoder is '{other}', there it was '{encoder}'"):
+    with pytest.raises(SystemExit, match=f"encoder is '{other}', but '{encoder}' in that run"):
         run("sst2", "train", toy_glue, folder, toy_checkpoint, encoder=other)
 
 

@@ -176,7 +176,7 @@ def test_model_is_used_for_its_own_task_and_data_only(toy_glue, toy_checkpoint, 
     shutil.copytree(toy_glue / "SST-2", tmp_path / "data" / "SST-2")
     with open(tmp_path / "data" / "SST-2" / "train.tsv", "a") as file:
         file.write("a fine film\t1\n")
-    with pytest.raises(SystemExit, match=r"data\.train is .161 examples, .*, there it was .160 examples, "):
+    with pytest.raises(SystemExit, match=r"data\.train is .161 examples, .*, but .160 examples, "):
         run("sst2", "train", tmp_path / "data", tmp_path / "two", toy_checkpoint, epochs=0.1, seed=2)
 
 
