@@ -1,4 +1,4 @@
-"""The page holds the weights as they are, hostile text does nothing in it, and a browser shows what is asked for."""
+"""Attention pages hold the weights, escape hostile text, and work in a browser."""
 
 import base64
 import hashlib
@@ -47,12 +47,12 @@ HOSTILE = [
     "__proto__",
     "##ing",
 ]
-# As a page shows them: what cannot be seen is named.
+# Invisible characters are shown by their code points.
 SHOWN = {"\u202egnp.exe": "U+202Egnp.exe", "a\u2028b": "aU+2028b", "nul\x00": "nulU+0000"}
 
 
 def random_attention(length=7, layers=(0, 1), heads=2, tokens=None, seed=1):
-    """Rows of all kinds: spread out, and bent on one token."""
+    """Rows of weights from flat to concentrated on one token."""
     generator = np.random.default_rng(seed)
     logits = generator.normal(size=[len(layers), heads, length, length]) * generator.uniform(0, 12, [length, 1])
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -66,7 +66,7 @@ def random_attention(length=7, layers=(0, 1), heads=2, tokens=None, seed=1):
 
 
 class Elements(html.parser.HTMLParser):
-    """The tags of a page in their order, and what stands in its scripts."""
+    """The tags of a page in order, and the contents of its scripts."""
 
     def __init__(self, page):
         super().__init__()
@@ -81,57 +81,41 @@ class Elements(html.parser.HTMLParser):
             self.scripts.append(data)
 
 
-def data_of(page):
+def read_data(page):
     """The data in a page, as its script reads them."""
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def weights_of(data):
+def decode_weights(data):
     """[layers, heads, from, to] of a page's data."""
     shape = len(data["layers"]), data["heads"], len(data["tokens"])
-    greatest, codes = (b"".join(map(base64.b64decode, data[name])) for name in ("greatest", "codes"))
-    greatest = np.frombuffer(greatest, "<f4").reshape(*shape, 1)
-    return greatest * (np.frombuffer(codes, np.uint8).reshape(*shape, shape[-1]) / 255) ** 2
+    maxima, codes = (b"".join(map(base64.b64decode, data[name])) for name in ("maxima", "codes"))
+    maxima = np.frombuffer(maxima, "<f4").reshape(*shape, 1)
+    return maxima * (np.frombuffer(codes, np.uint8).reshape(*shape, shape[-1]) / 255) ** 2
 
 
 @pytest.mark.parametrize("length", [1, 2, 20, 512])
-def test_weights_are_as_near_as_the_page_says(length):
+def test_rounding_error_is_bounded(length):
     weights = random_attention(max(length, 2)).weights[..., :length, :length]
     weights = weights / weights.sum(axis=-1, keepdims=True)
-    codes, greatest = encode_weights(weights)
-    decoded = greatest[..., None].astype(np.float64) * (codes / 255) ** 2
+    codes, maxima = encode_weights(weights)
+    decoded = maxima[..., None].astype(np.float64) * (codes / 255) ** 2
     assert np.abs(decoded - weights).max() <= ROUNDING_ERROR
     np.testing.assert_array_equal(decoded.max(axis=-1), weights.max(axis=-1))
     # By the bound of each weight, as the roots of a row's weights sum to at most that of their number.
     np.testing.assert_allclose(decoded.sum(axis=-1), 1, rtol=0, atol=length**0.5 / 255 + length / 510**2)
 
 
-def test_even_and_empty_rows():
-    even = np.full([1, 512, 512], 1 / 512, np.float32)
-    codes, greatest = encode_weights(even)
-    assert (codes == 255).all()
-    np.testing.assert_array_equal(greatest, even[..., 0])
-    codes, greatest = encode_weights(np.zeros([2, 2], np.float32))
-    assert not codes.any() and not greatest.any()
-
-
-def test_the_worst_of_two_weights():
-    first = np.linspace(0.5, 1, 10_001)
-    codes, greatest = encode_weights(np.stack([first, 1 - first], axis=-1))
-    errors = np.abs(greatest[:, None] * (codes / 255) ** 2 - np.stack([first, 1 - first], axis=-1))
-    assert 0.0019 < errors.max() <= ROUNDING_ERROR
-
-
-def test_the_data_of_a_page():
+def test_page_holds_the_weights():
     attention = random_attention(layers=(3, 5))
-    data = data_of(build_page(attention, "a title", "some facts", ["a", "b"]))
-    np.testing.assert_allclose(weights_of(data), attention.weights, rtol=0, atol=ROUNDING_ERROR)
+    data = read_data(build_page(attention, "a title", "a subtitle", ["a", "b"]))
+    np.testing.assert_allclose(decode_weights(data), attention.weights, rtol=0, atol=ROUNDING_ERROR)
     for name in ("tokens", "segment_ids", "special", "layers"):
         assert data[name] == getattr(attention, name)
-    assert (data["title"], data["facts"], data["texts"], data["heads"]) == ("a title", "some facts", ["a", "b"], 2)
+    assert (data["title"], data["subtitle"], data["texts"], data["heads"]) == ("a title", "a subtitle", ["a", "b"], 2)
 
 
-def test_hostile_text_is_data():
+def test_hostile_text_stays_data():
     plain = random_attention(len(HOSTILE))
     hostile = plain._replace(tokens=HOSTILE)
     everywhere = "".join(HOSTILE)
@@ -141,11 +125,11 @@ def test_hostile_text_is_data():
     assert elements.scripts[1:] == expected.scripts[1:]
     data = json.loads(elements.scripts[0])
     assert data["tokens"] == data["texts"] == HOSTILE
-    assert data["title"] == data["facts"] == everywhere
+    assert data["title"] == data["subtitle"] == everywhere
     assert not set(page) & {"\x00", "\u2028", "\u202e"}
 
 
-def test_a_page_asks_nobody_and_runs_one_script():
+def test_page_makes_no_requests_and_runs_one_script():
     page = build_page(random_attention(), "", "", [])
     assert not re.search(r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|innerHTML|eval\(", page)
     policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
@@ -155,21 +139,18 @@ def test_a_page_asks_nobody_and_runs_one_script():
     assert policy == "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'".format(*hashes)
 
 
-def test_a_page_that_would_be_too_large(monkeypatch):
+def test_rejects_too_many_weights(monkeypatch):
     check_size(12, 12, 512)
     message = r"24 layers of 16 heads with 512 tokens are 100,663,296 weights.* 67,108,864; show fewer layers by "
     with pytest.raises(ValueError, match=message + "--layers, or fewer tokens by --max_seq_length"):
         check_size(24, 16, 512)
-    monkeypatch.setattr(attention_page, "MOST_WEIGHTS", 2 * 2 * 7 * 7 - 1)
+    monkeypatch.setattr(attention_page, "MAX_WEIGHTS", 2 * 2 * 7 * 7 - 1)
     with pytest.raises(ValueError, match="a page holds at most 195"):
         build_page(random_attention(), "", "", [])
 
 
-# In a browser.
-
-
-def open_in(browser, file, fragment="", folder=None):
-    """What a headless browser makes of a page: its document, and what its console says."""
+def open_page(browser, file, fragment="", folder=None):
+    """Opens a page in a headless browser; returns the document and the lines of its console."""
     answer = subprocess.run(
         [browser, *OPTIONS, f"--user-data-dir={folder or file.parent / 'profile'}", f"{file.as_uri()}{fragment}"],
         capture_output=True,
@@ -183,28 +164,28 @@ def open_in(browser, file, fragment="", folder=None):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """A browser of Chromium's kind that can open a file."""
+    """A Chromium-based browser that can open a file."""
     installed = [*map(shutil.which, BROWSERS), *map(str, PLAYWRIGHT.glob("chromium-*/chrome-linux*/chrome"))]
     probe = tmp_path_factory.mktemp("browser") / "probe.html"
     probe.write_text("<body><script>document.body.append(6 * 7)</script>")
     for program in filter(None, installed):
-        if "42" in open_in(program, probe)[0]:
+        if "42" in open_page(program, probe)[0]:
             return program
-    pytest.skip(f"the page was not opened: no browser that opens a file is installed (looked for {BROWSERS})")
+    pytest.skip(f"no browser is installed that can open a file (looked for {BROWSERS})")
 
 
-def text_of(markup):
+def strip_tags(markup):
     return html.unescape(re.sub(r"<[^>]*>", "", markup))
 
 
-def tokens_in(document):
+def read_tokens(document):
     """(what is shown of the token, its weight) of all tokens in a document."""
     pairs = re.findall(r'<span class="word">(.*?)</span> <span class="weight">(.*?)</span>', document, re.DOTALL)
-    return [(text_of(word), float(weight.removesuffix("%")) / 100) for word, weight in pairs]
+    return [(strip_tags(word), float(weight.removesuffix("%")) / 100) for word, weight in pairs]
 
 
-def part_of(document, name):
-    return text_of(re.search(rf'<(\w+) id="{name}"[^>]*>(.*?)</\1>', document, re.DOTALL)[2])
+def read_element(document, name):
+    return strip_tags(re.search(rf'<(\w+) id="{name}"[^>]*>(.*?)</\1>', document, re.DOTALL)[2])
 
 
 @pytest.mark.slow
@@ -219,36 +200,36 @@ def part_of(document, name):
         ("", 1, lambda weights: weights[0, 0, 1]),
     ],
 )
-def test_a_browser_shows_what_the_address_asks_for(browser, tmp_path, fragment, token, choose):
+def test_browser_shows_the_selection_in_the_address(browser, tmp_path, fragment, token, choose):
     attention = random_attention(layers=(3, 5))
     file = tmp_path / "page.html"
-    file.write_text(build_page(attention, "a title", "some facts", ["a text"]), encoding="utf-8")
-    document, console = open_in(browser, file, fragment)
+    file.write_text(build_page(attention, "a title", "a subtitle", ["a text"]), encoding="utf-8")
+    document, console = open_page(browser, file, fragment)
     assert console == []
     assert 'data-ready="yes"' in document
-    words, weights = zip(*tokens_in(document), strict=True)
+    words, weights = zip(*read_tokens(document), strict=True)
     assert list(words) == attention.tokens
     expected = choose(attention.weights)
     np.testing.assert_allclose(weights, expected, rtol=0, atol=ROUNDING_ERROR + 0.0005)
     buttons = re.findall(r'<button [^>]*class="token"[^>]*>', document)
     assert [place for place, button in enumerate(buttons) if 'aria-pressed="true"' in button] == [token]
-    assert f"{attention.tokens[token]} (token {token})" in part_of(document, "summary")
+    assert f"{attention.tokens[token]} (token {token})" in read_element(document, "summary")
     assert document.count("<canvas") == 2 * 4 + 1
-    assert (part_of(document, "title"), part_of(document, "facts")) == ("a title", "some facts")
-    assert text_of(re.search(r"<title>.*?</title>", document)[0]) == "a title"
+    assert (read_element(document, "title"), read_element(document, "subtitle")) == ("a title", "a subtitle")
+    assert strip_tags(re.search(r"<title>.*?</title>", document)[0]) == "a title"
 
 
 @pytest.mark.slow
-def test_a_browser_shows_hostile_text(browser, tmp_path):
+def test_browser_shows_hostile_text(browser, tmp_path):
     attention = random_attention(len(HOSTILE), tokens=HOSTILE)
     file = tmp_path / "page.html"
     file.write_text(build_page(attention, HOSTILE[0], HOSTILE[1], HOSTILE), encoding="utf-8")
-    document, console = open_in(browser, file)
+    document, console = open_page(browser, file)
     assert console == []
     shown = [SHOWN.get(token, token) for token in HOSTILE]
-    assert [word for word, _ in tokens_in(document)] == shown
-    assert text_of(re.search(r"<title>.*?</title>", document)[0]) == HOSTILE[0]
-    assert part_of(document, "texts") == "".join(shown)
+    assert [word for word, _ in read_tokens(document)] == shown
+    assert strip_tags(re.search(r"<title>.*?</title>", document)[0]) == HOSTILE[0]
+    assert read_element(document, "texts") == "".join(shown)
     assert not re.search("<img|<script>document", document)
 
 
@@ -274,7 +255,7 @@ const weights = () => [...document.querySelectorAll(".weight")].map((each) => ea
 const before = weights();
 const pointed = document.querySelectorAll(".token")[2];
 pointed.dispatchEvent(new PointerEvent("pointerover", { pointerType: "mouse", bubbles: true }));
-said.push(document.querySelector("#summary").textContent.slice(0, 30), pointed.className, before !== weights());
+said.push(document.querySelector("#summary").textContent.slice(0, 29), pointed.className, before !== weights());
 document.querySelector("#tokens").dispatchEvent(new PointerEvent("pointerleave")); said.push(before === weights());
 document.querySelector("#ordinary").click();
 said.push([...document.querySelectorAll(".token")].map((each) => each.style.getPropertyValue("--shade") > 0).join());
@@ -289,13 +270,13 @@ document.body.append(Object.assign(document.createElement("pre"), { id: "said", 
 
 
 @pytest.mark.slow
-def test_a_browser_follows_keys_and_pointer(browser, tmp_path):
+def test_browser_handles_keys_and_pointer(browser, tmp_path):
     attention = random_attention(layers=(3, 5))
     page = build_page(attention, "", "", [])
     page = re.sub("<meta http-equiv[^>]*>", "", page).replace("</body>", f"<script>{DRIVER}</script></body>")
     file = tmp_path / "page.html"
     file.write_text(page, encoding="utf-8")
-    document, console = open_in(browser, file)
+    document, console = open_page(browser, file)
     assert console == []
 
     def at(layer, head, token, focus="", direction="from"):
@@ -305,7 +286,7 @@ def test_a_browser_follows_keys_and_pointer(browser, tmp_path):
     of_tokens = [at(3, 0, token, token) for token in (2, 6, 6, 5, 0, 0, 5, 0)]
     of_cells = [at(*cell, 0) for cell in ((3, 1), (5, 1), (5, 1), (5, "maximum"), (5, "maximum"), (5, 0), (3, 0))]
     weight = attention.weights[1].max(axis=0)[3, 6]
-    *said, place, after_matrix, stops = part_of(document, "said").splitlines()
+    *said, place, after_matrix, stops = read_element(document, "said").splitlines()
     assert said == [
         at(3, 0, 1),
         *of_tokens,
@@ -314,13 +295,13 @@ def test_a_browser_follows_keys_and_pointer(browser, tmp_path):
         at(5, "average", 4),
         at(5, "average", 4, direction="to"),
         at(5, "maximum", 4, direction="to"),
-        "What looks at word2 (token 2):",
+        "Attention to word2 (token 2):",
         "token pointed",
         "true",
         "true",
         "false,true,true,true,true,true,false",
     ]
-    assert place.startswith("word3 (3) looks at [SEP] (6): ")
+    assert place.startswith("word3 (3) attends to [SEP] (6): ")
     assert float(place.split()[-1].removesuffix("%")) == pytest.approx(100 * weight, abs=0.25)
     assert after_matrix == at(5, "maximum", 6, direction="to")
     assert stops == "1,1"

@@ -1,8 +1,7 @@
-"""A page that shows attention weights in any browser: one file, which loads nothing and sends nothing.
+"""Builds a page that shows attention weights in any browser: a single file that loads nothing and sends nothing.
 
-`page.html`, `page.css` and `page.js` are its parts. Whatever comes from a text, a vocabulary or the command line stands
-in the page as JSON, of which the script makes text and never markup; and the page's own policy lets no other script run
-and no address be asked.
+All strings from texts, vocabularies and the command line are stored in the page as JSON, which the script inserts as
+text and never as markup. The content security policy of the page allows no other script and no request.
 """
 
 import base64
@@ -14,24 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-# With 8 bits a weight this is a page of 90 MB, which browsers still open in seconds; 12 layers of 12 heads with 512
-# tokens are 37.7 million.
-MOST_WEIGHTS = 2**26
-# How far a weight in the page may be from the model's, see `encode_weights`.
-ROUNDING_ERROR = 0.002
-
-_CODES = 255
+# A page of 90 MB, which browsers open in seconds; 12 layers of 12 heads with 512 tokens are 37.7 million weights.
+MAX_WEIGHTS = 2**26
+ROUNDING_ERROR = 0.002  # largest difference between a weight in the page and the model's, see `encode_weights`
+_MAX_CODE = 255
 
 
 class Attention(NamedTuple):
-    """The attention weights of one input, and the tokens that they are between.
+    """The attention weights of one input.
 
-    Args:
-        tokens: list of str, the wordpieces with [CLS] and [SEP], without padding.
-        segment_ids: list of int, 0 for the first text and 1 for the second.
-        special: list of int, the places of [CLS] and [SEP].
-        layers: list of int, the layers' numbers, 0 the lowest.
-        weights: float32 [layers, heads, from, to], probabilities over the tokens that are looked at.
+    Attributes:
+        tokens: The wordpieces with [CLS] and [SEP], without padding.
+        segment_ids: 0 for tokens of the first text and 1 for those of the second.
+        special: Positions of [CLS] and [SEP].
+        layers: Numbers of the layers, 0 is the first.
+        weights: float32 [layers, heads, from, to], probabilities over the attended tokens.
     """
 
     tokens: list[str]
@@ -41,77 +37,57 @@ class Attention(NamedTuple):
     weights: np.ndarray
 
 
-def check_size(layers, heads, length):
-    """Raises if there are more weights than a page can hold.
-
-    Args:
-        layers, heads, length: int. How many layers, heads in each, and tokens.
-
-    Raises:
-        ValueError: with what to show less of.
-    """
-    number = layers * heads * length**2
-    if number > MOST_WEIGHTS:
+def check_size(num_layers, num_heads, length):
+    """Raises ValueError if there are more weights than a page can hold."""
+    num_weights = num_layers * num_heads * length**2
+    if num_weights > MAX_WEIGHTS:
         raise ValueError(
-            f"{layers} layers of {heads} heads with {length} tokens are {number:,} weights, and a page holds at most "
-            f"{MOST_WEIGHTS:,}; show fewer layers by --layers, or fewer tokens by --max_seq_length"
+            f"{num_layers} layers of {num_heads} heads with {length} tokens are {num_weights:,} weights, but a page "
+            f"holds at most {MAX_WEIGHTS:,}; show fewer layers by --layers, or fewer tokens by --max_seq_length"
         )
 
 
 def encode_weights(weights):
-    """Stores attention weights in 8 bits each, as their square roots relative to the greatest weight of their row.
+    """Stores attention weights in 8 bits each, as their square roots relative to the maximum of their row.
 
-    A weight p of a row whose greatest is m becomes round(255 sqrt(p / m)), and is off by at most
-    sqrt(p m) / 255 + m / 510²: the greatest by nothing, and each other by less than 1/500, as p + m is at most 1. Steps
-    of equal width would be no nearer, and lose the many small weights of a long text, which together are no small part.
+    A weight p of a row with maximum m becomes round(255 sqrt(p / m)). Its error is at most sqrt(p m) / 255 + m / 510²,
+    which is 0 for the maximum and below 1/500 for all others, as p + m is at most 1. Uniform steps would not be more
+    accurate, and would lose the many small weights of a long text.
 
     Args:
         weights: float [..., from, to], rows of probabilities.
 
     Returns:
-        A pair: uint8 of the same shape, and float32 [..., from], the greatest weight of each row.
+        Codes, uint8 of the same shape, and maxima, float32 [..., from].
 
     Example:
 
-    >>> codes, greatest = encode_weights(np.array([[0.5, 0.48, 0.02]]))
-    >>> codes.tolist(), np.round(greatest[:, None] * (codes / 255) ** 2, 4).tolist()
+    >>> codes, maxima = encode_weights(np.array([[0.5, 0.48, 0.02]]))
+    >>> codes.tolist(), np.round(maxima[:, None] * (codes / 255) ** 2, 4).tolist()
     ([[255, 250, 51]], [[0.5, 0.4806, 0.02]])
     """
-    greatest = weights.max(axis=-1).astype(np.float32)
-    relative = weights / np.maximum(greatest, np.finfo(np.float32).tiny)[..., None]
-    return np.rint(_CODES * np.sqrt(relative)).astype(np.uint8), greatest
+    maxima = weights.max(axis=-1).astype(np.float32)
+    relative = weights / np.maximum(maxima, np.finfo(np.float32).tiny)[..., None]
+    return np.rint(_MAX_CODE * np.sqrt(relative)).astype(np.uint8), maxima
 
 
-def build_page(attention, title, facts, texts):
-    """The page as HTML.
-
-    Args:
-        attention: `Attention`.
-        title: str.
-        facts: str, the line below the title: of what model the weights are, for example.
-        texts: sequence of str, what was tokenized.
-
-    Returns:
-        str.
-
-    Raises:
-        ValueError: if there are more weights than a page can hold.
-    """
+def build_page(attention, title, subtitle, texts):
+    """Returns the page as HTML; `texts` are the original texts. Raises ValueError if there are too many weights."""
     layers, heads, length, _ = attention.weights.shape
     check_size(layers, heads, length)
-    codes, greatest = encode_weights(attention.weights)
+    codes, maxima = encode_weights(attention.weights)
     data = {
         "title": title,
-        "facts": facts,
+        "subtitle": subtitle,
         "texts": list(texts),
-        "precision": f"Weights are stored in 8 bits; each is within {100 * ROUNDING_ERROR:.1f} percentage points of "
-        "the model's, the greatest of every row exact.",
+        "precision": f"Weights are stored in 8 bits; they differ from the model's by at most "
+        f"{100 * ROUNDING_ERROR:.1f} percentage points, and the maximum of every row is exact.",
         "tokens": attention.tokens,
         "segment_ids": attention.segment_ids,
         "special": attention.special,
         "layers": attention.layers,
         "heads": heads,
-        "greatest": [_base64(layer.astype("<f4")) for layer in greatest],
+        "maxima": [_base64(layer.astype("<f4")) for layer in maxima],
         "codes": [_base64(layer) for layer in codes],
     }
     style, script = _read_part("page.css"), _read_part("page.js")
@@ -120,7 +96,7 @@ def build_page(attention, title, facts, texts):
         style_hash=_hash_for_policy(style),
         script=script,
         script_hash=_hash_for_policy(script),
-        # Only "<" could end the element; JSON's own escapes leave only ASCII.
+        # json.dumps returns ASCII, in which only "<" could end the element.
         data=json.dumps(data).replace("<", "\\u003c"),
     )
 

@@ -3,7 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const length = data.tokens.length;
 
-// What can be chosen, as the words of the page's address: #layer=0&head=average&token=3&direction=to
+// The options, as in the fragment of the page's address: #layer=0&head=average&token=3&direction=to
 const AVERAGE = "average";
 const MAXIMUM = "maximum";
 const choices = {
@@ -26,7 +26,7 @@ function make(tag, properties, ...children) {
   return made;
 }
 
-// The weights. Of each row its greatest is stored, and of each weight round(255 * sqrt(weight / greatest)).
+// Weights are stored as the maximum of each row, and round(255 * sqrt(weight / maximum)) for each weight.
 
 const SQUARES = Float32Array.from({ length: 256 }, (_, code) => (code / 255) ** 2);
 
@@ -43,21 +43,21 @@ function decodeFloats(text) {
 }
 
 const stored = data.layers.map((_, i) => ({
-  greatest: decodeFloats(data.greatest[i]), // [heads, from]
+  maxima: decodeFloats(data.maxima[i]), // [heads, from]
   codes: decodeBytes(data.codes[i]), // [heads, from, to]
 }));
 
-function weightsOfHead({ greatest, codes }, head) {
+function weightsOfHead({ maxima, codes }, head) {
   const weights = new Float32Array(length * length);
   for (let from = 0; from < length; from++) {
-    const most = greatest[head * length + from];
+    const maximum = maxima[head * length + from];
     const start = (head * length + from) * length;
-    for (let to = 0; to < length; to++) weights[from * length + to] = most * SQUARES[codes[start + to]];
+    for (let to = 0; to < length; to++) weights[from * length + to] = maximum * SQUARES[codes[start + to]];
   }
   return weights;
 }
 
-// [from, to] of a head, or of all heads of a layer together.
+// [from, to] of a head, or of all heads of a layer combined.
 function weightsOf(layer, head) {
   const block = stored[choices.layer.indexOf(layer)];
   if (head !== AVERAGE && head !== MAXIMUM) return weightsOfHead(block, Number(head));
@@ -75,19 +75,19 @@ function weightBetween(from, to) {
   return shown.weights[from * length + to];
 }
 
-// What each token has to do with one of them, in the direction that is chosen.
+// The weights of all tokens from or to one token, as selected.
 function weightsAround(token) {
   return data.tokens.map((_, other) =>
     chosen.direction === "from" ? weightBetween(token, other) : weightBetween(other, token),
   );
 }
 
-// Text. Everything is put in as text, never as markup; what a reader could not see is named.
+// Strings are inserted as text, never as markup; invisible characters are shown by their code points.
 
 const percent = (weight) => `${(100 * weight).toFixed(1)}%`;
 
 function visibleParts(text) {
-  // Control and format characters, and halves of pairs; but joiners belong to words, and emoji.
+  // Control and format characters and lone surrogates, but not joiners, which are part of words and emoji.
   return text.split(/([^\P{C}\u200c\u200d\n\t]|[\u2028\u2029])/u).map((part, i) =>
     i % 2 ? make("span", { className: "unseen" }, `U+${part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`) : part,
   );
@@ -100,28 +100,28 @@ const capitalize = (text) => text[0].toUpperCase() + text.slice(1);
 const nameOfHead = (layer, head) =>
   `layer ${layer}, ${head === AVERAGE || head === MAXIMUM ? `${head} of the heads` : `head ${head}`}`;
 
-// Shades go by the square root, so that weak weights are seen, too.
+// Shades are proportional to the square root, so that small weights are visible.
 
 const INK = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim().split(/\s+/).map(Number);
 
 function draw(canvas, weights, side) {
-  const greatest = new Float32Array(side * side); // of the weights that share a pixel
+  const maxima = new Float32Array(side * side); // of the weights that share a pixel
   const pixelOf = Array.from({ length }, (_, token) => Math.floor((token * side) / length));
   for (let from = 0; from < length; from++) {
     const row = pixelOf[from] * side;
     for (let to = 0; to < length; to++) {
       const pixel = row + pixelOf[to];
-      greatest[pixel] = Math.max(greatest[pixel], weights[from * length + to]);
+      maxima[pixel] = Math.max(maxima[pixel], weights[from * length + to]);
     }
   }
   canvas.width = canvas.height = side;
   const context = canvas.getContext("2d");
   const image = context.createImageData(side, side);
-  greatest.forEach((weight, pixel) => image.data.set([...INK, 255 * Math.sqrt(weight)], 4 * pixel));
+  maxima.forEach((weight, pixel) => image.data.set([...INK, 255 * Math.sqrt(weight)], 4 * pixel));
   context.putImageData(image, 0, 0);
 }
 
-// The parts of the page.
+// The elements of the page.
 
 const shown = { layer: null, head: null, weights: null };
 const tokens = data.tokens.map((_, token) => {
@@ -143,7 +143,7 @@ const matrix = element("matrix").querySelector("canvas");
 function build() {
   document.title = data.title;
   element("title").append(...visibleParts(data.title));
-  element("facts").textContent = data.facts;
+  element("subtitle").textContent = data.subtitle;
   element("texts").append(...data.texts.map((text) => make("p", {}, ...visibleParts(text))));
   element("precision").textContent = data.precision;
   for (const name of ["layer", "head"]) {
@@ -194,7 +194,7 @@ function show() {
   if (location.hash !== `#${address}`) history.replaceState(null, "", `#${address}`);
 }
 
-// Of each group one button is reached by Tab, the others by the arrow keys.
+// Tab reaches one button of each group, the arrow keys the others.
 function mark(button, isChosen) {
   button.setAttribute("aria-pressed", isChosen);
   button.tabIndex = isChosen ? 0 : -1;
@@ -220,7 +220,7 @@ function summarize(token, weights) {
   const listed = order.map((other) => make("span", {}, nameOfToken(other), ` ${percent(weights[other])} `));
   const name = make("b", {}, nameOfToken(token));
   const sentence =
-    chosen.direction === "from" ? [name, ` (token ${token}) looks at `] : ["What looks at ", name, ` (token ${token}): `];
+    chosen.direction === "from" ? [name, ` (token ${token}) attends to `] : ["Attention to ", name, ` (token ${token}): `];
   element("summary").replaceChildren(...sentence, ...listed, order.length < length ? "\u2026" : "");
 }
 
@@ -235,7 +235,7 @@ function showBand(token) {
   });
 }
 
-// Pointing and choosing.
+// Events.
 
 const tokenAt = (event) => event.target.closest?.(".token");
 
@@ -307,9 +307,9 @@ function watchMatrix() {
   area.addEventListener("pointermove", (event) => {
     const [from, to] = tokensAt(event);
     const weight = percent(weightBetween(from, to));
-    element("place").replaceChildren(nameOfToken(from), ` (${from}) looks at `, nameOfToken(to), ` (${to}): ${weight}`);
+    element("place").replaceChildren(nameOfToken(from), ` (${from}) attends to `, nameOfToken(to), ` (${to}): ${weight}`);
   });
-  area.addEventListener("pointerleave", () => element("place").replaceChildren("Point at it for a weight, click to choose the token."));
+  area.addEventListener("pointerleave", () => element("place").replaceChildren("Point at it to see a weight, click to select a token."));
   area.dispatchEvent(new Event("pointerleave"));
   area.addEventListener("click", (event) => {
     const [from, to] = tokensAt(event);

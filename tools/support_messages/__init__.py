@@ -1,6 +1,6 @@
-"""Messages to the support desk of an online shop, with their intents: a small data set that ships with the project.
+"""A small data set that ships with the project: messages to the support desk of an online shop, with their intents.
 
-Every message was written for this project, under its licence. `train.tsv` and `dev.tsv` begin with the header
+All messages were written for this project, under its licence. `train.tsv` and `dev.tsv` have the header
 `label<TAB>text`.
 """
 
@@ -16,14 +16,7 @@ class SupportMessages(NamedTuple):
 
 
 def read_support_messages(split):
-    """Reads the messages of one split.
-
-    Args:
-        split: str, "train" or "dev".
-
-    Returns:
-        SupportMessages.
-    """
+    """Reads the split "train" or "dev"."""
     lines = (Path(__file__).parent / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     labels, texts = zip(*(line.split("\t") for line in lines[1:]), strict=True)
     return SupportMessages(list(texts), list(labels))
