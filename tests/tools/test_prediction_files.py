@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert.io.row_errors import BadRowError, BadRows
 from tools.predict import _INPUT_FORMATS, infer_format
-from tools.prediction_files import count_lines, open_table, read_rows
+from tools.prediction_files import Row, count_lines, open_table, read_chunk, read_rows
 
 
 def read_tsv(path):
@@ -127,3 +127,9 @@ def test_tsv_rejects_line_breaks(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="more than one column named 'line'"):
         open_table(tmp_path / "out.tsv", "tsv", ["line", "line"]).__enter__()
+
+
+def test_chunks_are_bounded_by_rows_and_characters():
+    rows = iter([Row(i, ("x" * length,), ()) for i, length in enumerate([1, 1, 1, 1, 9, 1])])
+    chunks = iter(lambda: read_chunk(rows, 3, 10), [])
+    assert [[row.line for row in chunk] for chunk in chunks] == [[0, 1, 2], [3, 4], [5]]
