@@ -41,9 +41,10 @@ def classify(saved_model, messages):
 
     signature = ServingSignature(saved_model)
     if list(signature.inputs) != ["text"] or "label" not in signature.columns:
+        inputs, outputs = ", ".join(sorted(signature.inputs)), ", ".join([*signature.columns, *signature.lists])
         raise ValueError(
-            f"{saved_model} is not a classifier of single texts: it takes {', '.join(signature.inputs)} and returns "
-            f"{', '.join([*signature.columns, *signature.lists])}; use python -m tools.predict, which runs every model"
+            f"{saved_model} is not a classifier of single texts: it takes {inputs} and returns {outputs}; use "
+            "python -m tools.predict, which runs every model"
         )
     outputs = signature.run({"text": tf.constant(messages)})
     return [

@@ -21,7 +21,7 @@ def test_rejects_other_models(tmp_path):
         return {"answer": context, "score": tf.ones_like(tf.strings.length(question), tf.float32)}
 
     tf.saved_model.save(tf.Module(), str(tmp_path), signatures=answer)
-    message = "takes question, context and returns answer, score; use python -m tools.predict"
+    message = "takes context, question and returns answer, score; use python -m tools.predict"
     with pytest.raises(ValueError, match=message):
         ask.classify(tmp_path, ["Who came?"])
 
