@@ -1,20 +1,21 @@
-"""Runs a tf.data service: a dispatcher and workers that make batches for training programs (--data_service).
+"""Runs a tf.data service: a dispatcher, and workers that form batches for training programs (--data_service).
 
     python -m tools.data_service --port=5050 --workers=2
 
-prints the address for --data_service, one line on standard output, once the service is ready, and runs until SIGTERM or
-SIGINT. On several machines, a dispatcher on one, and on each of the others workers for it:
+prints the address for --data_service on standard output once the service is ready, and runs until SIGTERM or SIGINT.
+Only programs on the same machine can connect. On several machines, start a dispatcher on one, and workers on others:
 
     python -m tools.data_service --port=5050 --workers=0 --host=first
     python -m tools.data_service --dispatcher=grpc://first:5050 --workers=4 --host=second
 
-Training programs and workers connect to the workers under the name in --host. Connections are neither encrypted nor
-authenticated, and whoever reaches a worker can have it compute: keep the ports inside a private network. The service
-must be of the same TensorFlow version as the training programs. It has TensorFlow's own operations alone; those of
-tensorflow-text are there only with --tensorflow_text, which a pipeline needs that tokenizes (--data_service's do not:
-their texts are tokenized before).
+--host is the name under which training programs and workers reach this machine. It does not choose a network interface:
+TensorFlow's servers listen on all of them, and can only be restricted to the machine itself (--host=localhost, the
+default). Connections are neither encrypted nor authenticated, and whoever can connect to a worker can run computations
+on it: keep the ports inside a private network. The service needs the same version of TensorFlow as the training
+programs. A pipeline that tokenizes needs --tensorflow_text; that of --data_service does not.
 """
 
+import ipaddress
 import os
 import re
 import signal
@@ -29,63 +30,76 @@ _HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9
 
 def define_flags():
     """Defines the flags; not on import, so that one process can import several programs."""
-    flags.DEFINE_integer("port", 5050, "Port of the dispatcher; 0 is any that is free.", 0, 65535)
-    flags.DEFINE_integer("workers", 2, "Workers in this process; 0 is a dispatcher alone.", lower_bound=0)
+    flags.DEFINE_integer("port", 5050, "Port of the dispatcher; 0 selects a free port.", 0, 65535)
+    flags.DEFINE_integer("workers", 2, "Number of workers in this process; 0 runs only a dispatcher.", lower_bound=0)
     flags.DEFINE_integer(
-        "worker_port", 0, "Port of the first worker, the others have those after it; 0 is any that are free.", 0, 65535
+        "worker_port", 0, "Port of the first worker, followed by those of the others; 0 selects free ports.", 0, 65535
     )
     flags.DEFINE_string(
-        "dispatcher", None, "grpc://host:port of a dispatcher that runs elsewhere; here are then only workers."
+        "dispatcher", None, "grpc://host:port of a dispatcher elsewhere; this process then runs only workers."
     )
-    flags.DEFINE_string("host", "localhost", "Name or address under which other machines reach this one.")
-    flags.register_validator("host", _HOST.fullmatch, "must be a host's name or address, IPv6 in brackets")
     flags.DEFINE_string(
-        "work_dir", None, "Folder for the dispatcher's state: started again with it, a dispatcher goes on."
+        "host",
+        "localhost",
+        "Name or address under which programs reach this machine, IPv6 in brackets. With localhost, only programs on "
+        "this machine can connect; with any other host, the servers listen on all network interfaces.",
     )
+    flags.register_validator("host", _HOST.fullmatch, "must be a host name or address, IPv6 in brackets")
+    flags.register_validator("host", _is_reachable, "must be an address to connect to, not one to listen on")
+    flags.DEFINE_string("work_dir", None, "Folder for the dispatcher's state, from which it resumes after a restart.")
     flags.DEFINE_bool("tensorflow_text", False, "Load the operations of tensorflow-text, for pipelines that tokenize.")
     flags.register_multi_flags_validator(["dispatcher", "workers", "work_dir"], _fit_together)
 
 
 def start_service(values):
-    """Starts the dispatcher, or takes the one elsewhere, and the workers.
+    """Starts the dispatcher, unless there is one elsewhere, and the workers.
 
     Args:
-        values: the flags.
+        values: The flags.
 
     Returns:
-        (str, list): the dispatcher's address, and the servers, each of which ends when nothing refers to it any more.
+        Address of the dispatcher, and the list of servers, each of which stops when it is garbage-collected.
 
     Raises:
         ConnectionError: if the dispatcher elsewhere does not answer.
-        OSError: if a port is in use.
-        ValueError: if the dispatcher's address is malformed.
+        OSError: if a port is in use, or the servers cannot be restricted to this machine.
+        ValueError: if the address of the dispatcher is malformed, or the workers would be unreachable from there.
     """
     if values.dispatcher is None:
-        _refuse_used_port("port", values.port)
+        _check_port_is_free("port", values.port)
     import tensorflow as tf
 
-    from keras_bert.data.data_service import check_service
+    from keras_bert.data.data_service import check_service, parse_service_address
+    from keras_bert.io.addresses import is_loopback
 
     if values.tensorflow_text:
         import tensorflow_text  # noqa: F401 (its import loads the operations)
 
-    dispatchers, address = [], values.dispatcher
+    servers, address = [], values.dispatcher
     if address is not None:
+        if is_loopback(values.host) and not is_loopback(parse_service_address(address)[0]):
+            raise ValueError(
+                f"the dispatcher {address} is on another machine, which cannot connect to workers at "
+                f"--host={values.host}; give the name of this machine"
+            )
         check_service(address)
-        of_workers = address.removeprefix("grpc://")
+        target = address.removeprefix("grpc://")
     else:
         config = tf.data.experimental.service.DispatcherConfig(
             port=values.port, protocol="grpc", work_dir=values.work_dir, fault_tolerant_mode=values.work_dir is not None
         )
-        dispatchers = [tf.data.experimental.service.DispatchServer(config)]
-        of_workers = dispatchers[0].target.removeprefix("grpc://")
-        address = f"grpc://{values.host}:{of_workers.rpartition(':')[2]}"
-    workers = [_start_worker(of_workers, number, values) for number in range(values.workers)]
-    return address, [*dispatchers, *workers]
+        servers.append(tf.data.experimental.service.DispatchServer(config))
+        _restrict(values.host)
+        target = servers[0].target.removeprefix("grpc://")
+        address = f"grpc://{values.host}:{target.rpartition(':')[2]}"
+    for index in range(values.workers):
+        servers.append(_start_worker(target, index, values))
+        _restrict(values.host)
+    return address, servers
 
 
 def main(argv):
-    """Runs the service until it is told to stop; what is wrong with flags, ports or addresses is said in one line."""
+    """Runs the service until a signal stops it; reports invalid flags, ports and addresses in one line."""
     if len(argv) > 1:
         sys.exit(f"tools.data_service: {argv[1]} is not understood; the program takes flags only, see --help")
     stopped = threading.Event()
@@ -97,17 +111,17 @@ def main(argv):
         sys.exit(f"tools.data_service: {error}")
     print(address, flush=True)
     stopped.wait()
-    # The servers' own end can wait for minutes where consumers left jobs behind, and has nothing to save: a dispatcher
+    # Stopping the servers can take minutes where clients left jobs behind, and they have nothing to save: a dispatcher
     # writes its state before it answers.
     os._exit(0)
 
 
-def _start_worker(dispatcher, number, values):
+def _start_worker(dispatcher, index, values):
     import tensorflow as tf
 
     servers = tf.data.experimental.service
-    port = values.worker_port and values.worker_port + number
-    _refuse_used_port("worker_port", port)
+    port = values.worker_port and values.worker_port + index
+    _check_port_is_free("worker_port", port)
     return servers.WorkerServer(
         servers.WorkerConfig(
             dispatcher_address=dispatcher, worker_address=f"{values.host}:%port%", port=port, protocol="grpc"
@@ -115,8 +129,23 @@ def _start_worker(dispatcher, number, values):
     )
 
 
-def _refuse_used_port(flag, port):
-    """gRPC would share the port with another server without a word, and each would get some of the calls."""
+def _restrict(host):
+    """Refuses connections from other machines if `host` means this machine only."""
+    from keras_bert.io.addresses import is_loopback, restrict_to_loopback
+
+    if not is_loopback(host):
+        return
+    try:
+        restrict_to_loopback()
+    except OSError as error:
+        raise OSError(
+            f"the servers cannot be restricted to this machine, as --host={host} asks ({error}). Give the name of this "
+            "machine to listen on all network interfaces"
+        ) from error
+
+
+def _check_port_is_free(flag, port):
+    """gRPC would silently share the port with another server, and each would get some of the calls."""
     try:
         socket.create_server(("", port)).close()
     except OSError as error:
@@ -125,13 +154,20 @@ def _refuse_used_port(flag, port):
         ) from error
 
 
+def _is_reachable(host):
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return True
+
+
 def _fit_together(values):
     if values["dispatcher"] is None:
         return True
     if not values["workers"]:
         raise flags.ValidationError("--dispatcher is for workers; with --workers=0 there is nothing to run")
     if values["work_dir"] is not None:
-        raise flags.ValidationError("--work_dir belongs to a dispatcher, and with --dispatcher there is none here")
+        raise flags.ValidationError("--work_dir belongs to a dispatcher, and with --dispatcher this process has none")
     return True
 
 

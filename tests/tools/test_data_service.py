@@ -1,16 +1,20 @@
-"""The service as processes: it says where it is, gives data, refuses what cannot work, and ends when it is told to."""
+"""The service as a program: its address, its data, refused flags, and its end."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from keras_bert.io.addresses import listening_sockets
 from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
+from tools import data_service
 
 SECONDS = 120
 ROOT = Path(__file__).parents[2]
@@ -46,32 +50,44 @@ def numbers_from(address, job):
     return sorted(dataset.as_numpy_iterator())
 
 
-@pytest.mark.slow
-def test_a_service_in_one_process():
-    service = start("--port=0", "--workers=2")
-    address = service.stdout.readline().strip()
-    assert address.startswith("grpc://localhost:")
-    assert numbers_from(address, "one process") == list(range(40))
-    code, _, err = answer_of(f"--port={address.rpartition(':')[2]}")
-    assert code == 1
-    assert "cannot be used: Address already in use" in err
-    assert end(service, signal.SIGTERM) == ""
+def interfaces_of_listening_sockets():
+    """Returns {port: interface, or b"" for all} of this process."""
+    return {
+        server.getsockname()[1]: server.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0")
+        for server in listening_sockets()
+    }
+
+
+@pytest.mark.parametrize(("host", "interface"), [("localhost", b"lo"), ("[::1]", b"lo"), ("data", b"")])
+def test_localhost_is_not_reachable_from_other_machines(host, interface):
+    values = types.SimpleNamespace(
+        port=0, workers=1, worker_port=0, dispatcher=None, host=host, work_dir=None, tensorflow_text=False
+    )
+    others = interfaces_of_listening_sockets()
+    address, servers = data_service.start_service(values)
+    assert address.startswith(f"grpc://{host}:")
+    interfaces = {port: name for port, name in interfaces_of_listening_sockets().items() if port not in others}
+    assert int(address.rpartition(":")[2]) in interfaces
+    assert list(interfaces.values()) == [interface] * len(servers)
 
 
 @pytest.mark.slow
-def test_a_dispatcher_and_its_workers_apart():
-    dispatcher = start("--port=0", "--workers=0", "--host=127.0.0.1")
+def test_a_dispatcher_and_its_workers_in_separate_processes():
+    dispatcher = start("--port=0", "--workers=1")
     address = dispatcher.stdout.readline().strip()
-    assert address.startswith("grpc://127.0.0.1:")
+    assert address.startswith("grpc://localhost:")
     workers = start(f"--dispatcher={address}", "--workers=2", "--host=127.0.0.1", "--tensorflow_text")
     assert workers.stdout.readline().strip() == address
     assert numbers_from(address, "apart") == list(range(40))
+    code, _, err = answer_of(f"--port={address.rpartition(':')[2]}")
+    assert code == 1
+    assert "cannot be used: Address already in use" in err
     end(workers, signal.SIGINT)
-    end(dispatcher, signal.SIGINT)
+    assert end(dispatcher, signal.SIGTERM) == ""
 
 
 @pytest.mark.slow
-def test_a_dispatcher_that_does_not_answer_is_refused():
+def test_refuses_a_dispatcher_that_does_not_answer():
     (address,) = free_addresses(1)
     code, out, err = answer_of(f"--dispatcher=grpc://{address}")
     assert (code, out) == (1, "")
@@ -83,19 +99,22 @@ def test_a_dispatcher_that_does_not_answer_is_refused():
     [
         (["--port=70000"], "port"),
         (["--workers=-1"], "workers"),
-        (["--host=a b"], "must be a host's name"),
+        (["--host=a b"], "must be a host name"),
+        (["--host=0.0.0.0"], "an address to connect to"),
+        (["--host=[::]"], "an address to connect to"),
+        (["--dispatcher=grpc://other:1"], "is on another machine, which cannot connect to workers at --host=localhost"),
         (["--dispatcher=grpc://a:1", "--workers=0"], "nothing to run"),
         (["--dispatcher=grpc://a:1", "--work_dir=state"], "belongs to a dispatcher"),
         (["more"], "more is not understood"),
     ],
 )
-def test_flags_that_cannot_be_are_refused(flags, message):
+def test_refuses_invalid_flags(flags, message):
     code, out, err = answer_of(*flags)
     assert code == 1
     assert message in out + err
 
 
-def test_help_does_not_wait_for_tensorflow():
+def test_help_does_not_import_tensorflow():
     started = os.times()
     subprocess.run([sys.executable, "-m", "tools.data_service", "--help"], cwd=ROOT, capture_output=True, check=False)
     ended = os.times()

@@ -1,17 +1,17 @@
 import collections
-import dataclasses
 import tracemalloc
 
+import numpy as np
 import pytest
 
-from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_file, glue_task, read_glue
+from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_file, glue_task, read_glue, write_submission
 from keras_bert.io.row_errors import BadRowError, BadRows
 
 MNLI_PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
 MNLI_COLUMNS = ["index", "promptID", "pairID", "genre", *MNLI_PARSES, "sentence1", "sentence2"]
 STSB_COLUMNS = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
 MRPC_COLUMNS = ["#1 ID", "#2 ID", "#1 String", "#2 String"]
-# What is no quoting, no line end and no white space to strip in these files.
+# Quotes, line ends and white space that mean nothing in these files.
 TEXTS = ['He said "no', '"', "two  spaces ", "\u2028", "", "naïve\u0085", "a, b; c"]
 
 
@@ -50,7 +50,7 @@ def test_real_files(shared, name, counts):
     task = GLUE_TASKS[name]
     text_keys = ["text_a", "text_b"] if task.is_pair else ["text"]
     for split, count in counts.items():
-        # The slow and obvious reading: the whole file, cut at line feeds and tabs.
+        # Reference: the whole file, split at line feeds and tabs.
         path = shared / "data" / "glue" / task.folders[0] / f"{split}.tsv"
         table = [line.split("\t") for line in path.read_bytes().decode().split("\n")[:-1]]
         header = ["source", "label", "mark", "sentence"] if (name, split == "test") == ("cola", False) else table.pop(0)
@@ -81,7 +81,7 @@ def test_real_files_take_little_memory(shared):
     assert peak < 1_000_000
 
 
-def test_the_task_folder_itself_will_do(shared):
+def test_finds_files_in_the_task_folder_itself(shared):
     folder = shared / "data" / "glue"
     assert glue_file("rte", folder, "dev") == glue_file("rte", folder / "RTE", "dev") == folder / "RTE" / "dev.tsv"
 
@@ -114,17 +114,17 @@ def test_stsb(tmp_path):
 
 
 @pytest.mark.parametrize("score", ["5.01", "-0.1", "nan", "", "five", "1_0"])
-def test_stsb_scores_out_of_range_are_bad_rows(tmp_path, score):
+def test_stsb_scores_out_of_range_are_invalid(tmp_path, score):
     rows = [[*filler(STSB_COLUMNS, 0), "1.0"], [*filler(STSB_COLUMNS, 1), score]]
     write(tmp_path / "STS-B" / "train.tsv", [*STSB_COLUMNS, "score"], rows)
     bad_rows = BadRows(skip=True)
     assert [example["label"] for example in read_glue("stsb", tmp_path, "train", bad_rows)] == [1.0]
     assert bad_rows.count == 1
-    with pytest.raises(BadRowError, match=r"train.tsv, line 3: (a score must be within 0 to 5|the label must be)"):
+    with pytest.raises(BadRowError, match=r"train.tsv, line 3: (a score must be from 0 to 5|the label must be)"):
         list(read_glue("stsb", tmp_path, "train"))
 
 
-def test_qqp_and_its_broken_rows(tmp_path):
+def test_qqp_with_broken_rows(tmp_path):
     labels = ["0", "1", "1", "0", "1", "0", "0"]
     rows = [["1", "2", "3", *pair, label] for label, pair in zip(labels, pairs(), strict=True)]
     broken = [["133273", "213221", "213222"], ["1", "2", "3", "Why?", "What?", "a question"], ["5", "1\t2\t3\t4\t5\t6"]]
@@ -204,22 +204,22 @@ def test_rows_of_a_test_split_are_never_skipped(tmp_path, rows, message):
         list(read_glue("rte", tmp_path, "test", BadRows(skip=True)))
 
 
-def test_missing_files_and_folders_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"looked for train.tsv in .*; neither is there"):
+def test_names_missing_files_and_folders(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"looked for train.tsv in .*; neither folder exists"):
         read_glue("rte", tmp_path / "nowhere", "train")
     (tmp_path / "RTE").mkdir()
     (tmp_path / "RTE" / "train.tsv.part").touch()
     with pytest.raises(
         FileNotFoundError,
-        match=r"no file of the train split of rte: looked for train.tsv in .* and in its folder RTE; in .*RTE there "
-        r"are \['train.tsv.part'\]; in .* there are \['RTE'\]",
+        match=r"no file of the train split of rte: looked for train.tsv in .* and in its folder RTE; .*RTE "
+        r"contains \['train.tsv.part'\]; .* contains \['RTE'\]",
     ):
         read_glue("rte", tmp_path, "train")
     with pytest.raises(FileNotFoundError, match=r"looked for diagnostic.tsv or AX.tsv or test.tsv in"):
         read_glue("ax", tmp_path, "test")
 
 
-def test_another_task_s_files_are_not_taken(tmp_path):
+def test_refuses_the_folder_of_another_task(tmp_path):
     write(tmp_path / "RTE" / "test.tsv", ["index", "sentence1", "sentence2"], [["0", "a", "b"]])
     for task in ("wnli", "ax", "cola"):
         with pytest.raises(ValueError, match=f"RTE is the folder of rte; give that of {task}, or the one above it"):
@@ -234,7 +234,7 @@ def test_another_task_s_files_are_not_taken(tmp_path):
         ("ax", "train", r"ax has no split 'train'; its splits are \['test'\]"),
     ],
 )
-def test_unknown_tasks_and_splits(tmp_path, task, split, message):
+def test_refuses_unknown_tasks_and_splits(tmp_path, task, split, message):
     with pytest.raises(ValueError, match=message):
         read_glue(task, tmp_path, split)
 
@@ -247,34 +247,16 @@ def test_unknown_tasks_and_splits(tmp_path, task, split, message):
         ("text\tlabel\na\t1\n", r"has no column 'sentence'; its columns are \['text', 'label'\]"),
     ],
 )
-def test_unusable_files_are_noticed_before_the_first_row(tmp_path, content, message):
+def test_refuses_unusable_files_before_the_first_row(tmp_path, content, message):
     (tmp_path / "train.tsv").write_text(content)
     with pytest.raises(ValueError, match=message):
         read_glue("sst2", tmp_path, "train")
 
 
-def test_an_empty_file_without_a_header_is_noticed(tmp_path):
+def test_refuses_an_empty_file_without_a_header(tmp_path):
     (tmp_path / "train.tsv").write_text("")
     with pytest.raises(ValueError, match=r"train.tsv has no rows"):
         list(read_glue("cola", tmp_path, "train"))
-
-
-def test_the_table_of_tasks():
-    assert list(GLUE_TASKS) == ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]
-    for name, task in GLUE_TASKS.items():
-        assert task is glue_task(name) is glue_task(task)
-        assert task.name == name
-        assert set(task.submission_files) == set(task.test_splits)
-        assert {*task.dev_splits, *task.test_splits} | ({task.train_split} - {None}) == set(task.splits)
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            task.name = "other"
-    files = {file for task in GLUE_TASKS.values() for file in task.submission_files.values()}
-    assert files == {"MNLI-m.tsv", "MNLI-mm.tsv"} | {
-        f"{name}.tsv" for name in ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "QNLI", "RTE", "WNLI", "AX")
-    }
-    assert [task.name for task in GLUE_TASKS.values() if not task.is_pair] == ["cola", "sst2"]
-    assert [task.name for task in GLUE_TASKS.values() if task.is_regression] == ["stsb"]
-    assert GLUE_TASKS["ax"].train_split is None
 
 
 @pytest.mark.parametrize(
@@ -292,5 +274,57 @@ def test_the_table_of_tasks():
         ("ax", ("contradiction", "entailment", "neutral"), ("matthews_correlation",)),
     ],
 )
-def test_labels_and_metrics_are_those_of_glue(name, labels, metrics):
-    assert (GLUE_TASKS[name].labels, GLUE_TASKS[name].metrics) == (labels, metrics)
+def test_tasks_are_those_of_glue(name, labels, metrics):
+    task = GLUE_TASKS[name]
+    assert task is glue_task(name) is glue_task(task)
+    assert (task.name, task.labels, task.metrics) == (name, labels, metrics)
+    assert task.is_regression == (name == "stsb")
+    assert task.is_pair == (name not in ("cola", "sst2"))
+    assert set(task.submission_files) == set(task.test_splits)
+    assert {*task.dev_splits, *task.test_splits} | ({task.train_split} - {None}) == set(task.splits)
+    files = ["MNLI-m.tsv", "MNLI-mm.tsv"] if name == "mnli" else [f"{task.folders[0]}.tsv"]
+    assert list(task.submission_files.values()) == files
+
+
+@pytest.mark.parametrize("task", [task for task in GLUE_TASKS.values() if not task.is_regression], ids=lambda t: t.name)
+def test_writes_labels_as_the_server_expects_them(tmp_path, task):
+    path = write_submission(tmp_path / "x.tsv", task.name, range(len(task.labels)), task.labels)
+    lines = path.read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    assert lines[1:] == [f"{i}\t{label}" for i, label in enumerate(task.labels)]
+
+
+def test_writes_rows_in_the_order_of_the_file_once(tmp_path):
+    path = tmp_path / "x.tsv"
+    write_submission(path, "wnli", np.array([2, 0, 11, 1, *range(3, 11)]), ["1"] + ["0"] * 11)
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    assert rows == [[str(i), "1" if i == 2 else "0"] for i in range(12)]
+    with pytest.raises(FileExistsError):
+        write_submission(path, "sst2", [0], ["1"])
+    write_submission(path, "sst2", [0], ["1"], overwrite=True)
+    assert path.read_text() == "index\tprediction\n0\t1\n"
+
+
+def test_clips_scores(tmp_path):
+    scores = np.array([-0.2, 0.0, 2.34567, 5.0, 5.3], "float32")
+    path = write_submission(tmp_path / "STS-B.tsv", "stsb", range(5), scores)
+    assert path.read_text().split()[2:] == ["0", "0.000", "1", "0.000", "2", "2.346", "3", "5.000", "4", "5.000"]
+
+
+@pytest.mark.parametrize(
+    "task, indices, predictions, message",
+    [
+        ("rte", [0, 1], ["entailment"], "there are 1 predictions for 2 rows"),
+        ("rte", [], [], "there are no predictions"),
+        ("rte", [0], ["1"], r"for row 0 is '1'; the labels of rte are \['entailment', 'not_entailment'\]"),
+        ("sst2", [0], [1], r"for row 0 is 1; the labels of sst2 are \['0', '1'\]"),
+        ("rte", [0, 2], ["entailment"] * 2, "needs each row of the test file once; row 2 is given, but 1 is not"),
+        ("rte", [0, 1, 1], ["entailment"] * 3, "row 1 is given twice"),
+        ("stsb", [0], [float("nan")], "row 0 is not a finite number: nan"),
+        ("sst3", [0], ["0"], "GLUE has no task 'sst3'; its tasks are"),
+    ],
+)
+def test_refuses_what_the_server_would_refuse(tmp_path, task, indices, predictions, message):
+    with pytest.raises(ValueError, match=message):
+        write_submission(tmp_path / "x.tsv", task, indices, predictions)
+    assert not list(tmp_path.iterdir())
