@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_task, read_glue
-from keras_bert.data.formats.glue_submission import write_submission
+from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_task, read_glue, write_submission
 from keras_bert.data.formats.tfds import read_glue_tfds
 from keras_bert.finetuning.classification_task import ClassificationTask, Predictions
 from keras_bert.finetuning.settings import REQUIRED, DataSettings, setting
