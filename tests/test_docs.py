@@ -39,7 +39,7 @@ FOREIGN_FLAGS = {
         "signal",
         "time",
     ),  # Slurm, up to the first hyphen of a name
-    *("mount", "rm", "no"),  # Docker, pip
+    *("mount", "rm", "no", "help"),  # Docker, pip, absl
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs the examples in the docstrings of the package."""
+"""Runs the examples in docstrings."""
 
 import doctest
 import importlib
@@ -14,12 +14,12 @@ import tensorflow as tf
 import keras_bert
 
 MODULES = ["keras_bert", *(module.name for module in pkgutil.walk_packages(keras_bert.__path__, "keras_bert."))]
-# What an example may use without importing it.
+# Names that examples may use without importing them.
 NAMES = {"keras": keras, "keras_bert": keras_bert, "np": np, "tf": tf, "tempfile": tempfile, "Path": Path}
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_examples_run(name):
     module = importlib.import_module(name)
     result = doctest.testmod(
         module, extraglobs=NAMES, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, raise_on_error=False

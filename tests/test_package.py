@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import keras_bert.training
 from tests.toys import toy_classifier, toy_reviews
 
 ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "keras_bert").rglob("*.py"))
 
 
 @pytest.mark.parametrize("module", [keras_bert, keras_bert.training])
@@ -56,3 +58,8 @@ def test_the_installed_package_contains_all_modules_and_presets(tmp_path):
     }
     assert len([path for path in files if path.parts[0] == "presets"]) >= 6
     assert {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()} == files
+
+
+def test_no_two_modules_have_the_same_name():
+    stems = Counter(path.stem for path in MODULES if path.stem != "__init__")
+    assert [stem for stem, count in stems.items() if count > 1] == []
