@@ -40,8 +40,8 @@ HOSTILE = [
     b"...",
     b"[MASK] \x00 \xff[ MASK ]",
 ]
-# How an export is loaded: by `tf.saved_model.load`, by TensorFlow 1's loader and session, and after it was saved again.
-WAYS = ("loaded", "session", "resaved")
+# How the other process loads an export: by TensorFlow 1's session, or by `tf.saved_model.load` after saving it again.
+WAYS = ("session", "resaved")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Head:
         arguments: dict, of `export`.
         words: str or None: the text input that the further signature `words` takes by that name.
         joined: int, most rows that a server is told to join.
-        ways: tuple of str, of `WAYS`; for what differs from another head in its outputs alone, not all of them.
+        in_session: whether the other process runs it; False for a head that differs from another only in its outputs.
     """
 
     model: Callable
@@ -72,7 +72,7 @@ class Head:
     arguments: dict[str, Any] = field(default_factory=dict)
     words: str | None = None
     joined: int = 32
-    ways: tuple[str, ...] = WAYS
+    in_session: bool = True
 
 
 def heads():
@@ -88,13 +88,13 @@ def heads():
             {"text_a": HOSTILE, "text_b": HOSTILE[::-1]},
             **classifier,
             arguments={"pairs": True},
-            ways=WAYS[:1],
+            in_session=False,
         ),
         "regression": Head(
             lambda: toy_classifier(["stars", "words"], SIZE, problem_type=REGRESSION),
             **text,
             **classifier,
-            ways=WAYS[:1],
+            in_session=False,
         ),
         "pretrainer": Head(pretrainer, **text, ids=preprocessed, answers=filled, arguments={"top": 3}),
         "span_labeler": Head(
@@ -118,7 +118,7 @@ def heads():
         ),
         "token_classifier": Head(lambda: token_classifier(["O", "B-good", "I-good", "B-bad", "I-bad"]), **text, **tags),
         "features": Head(feature_extractor, **text, ids=preprocessed, answers=embedded),
-        "parts_of_speech": Head(lambda: token_classifier(["NOUN", "VERB"]), **text, **tags, ways=WAYS[:1]),
+        "parts_of_speech": Head(lambda: token_classifier(["NOUN", "VERB"]), **text, **tags, in_session=False),
     }
 
 

@@ -3,8 +3,8 @@
     python -I serving_program.py JOB
 
 JOB is a JSON file, a list of models. Of each: `model`, the folder of a SavedModel; `requests`, files of them in the
-form of the server's warm-up; `answers`, a folder; `ways`, a list of what to do with it: "loaded" by
-`tf.saved_model.load`, the TF1 "session", or "resaved" and loaded. In the folder it writes a file for every way, of that
+form of the server's warm-up; `answers`, a folder; `ways`, how to load it: by the TF1 "session", or "resaved" and loaded
+again. In the folder it writes a file for every way, of that
 name, with a `PredictResponse` for each request, and `copy`, the model saved again. `result.json` beside JOB says of
 every model the method names of its signatures, under `methods`; and which of this package's modules there are, under
 `modules`, and whether it cannot be imported, under `absent`.
@@ -91,16 +91,13 @@ def save_again(model, copy):
 
 
 def answer(model, requests, answers, ways):
-    """Answers requests with a model, in several ways; returns the method names of its signatures."""
+    """Answers requests with a model in several ways; returns the method names of its signatures."""
     answers, requests, methods = Path(answers), read_requests(requests), {}
-    loaded = tf.saved_model.load(model)
     for way in ways:
-        if way == "loaded":
-            found = loaded_answers(loaded, requests)
-        elif way == "session":
+        if way == "session":
             found = session_answers(model, requests, methods)
         else:
-            save_again(loaded, answers / "copy")
+            save_again(tf.saved_model.load(model), answers / "copy")
             found = loaded_answers(tf.saved_model.load(str(answers / "copy")), requests)
         write_answers(answers / way, found)
     return methods

@@ -1,6 +1,6 @@
-"""Every head, exported and moved, answers in a process without this package as its model does.
+"""Every exported head answers as its model does, also in a process without this package.
 
-A new head is one entry more in `exported_heads.heads`.
+Add a new head to `exported_heads.heads`.
 """
 
 import json
@@ -44,74 +44,98 @@ class Request(NamedTuple):
 
 
 class Export(NamedTuple):
-    """An exported head and what it answered in another process.
-
-    Attributes:
-        head: a `Head`.
-        model: the model that was exported.
-        folder: Path of the export, which was moved there.
-        requests: list of `Request`.
-        answers: dict of way to list of answers, one for each request, dicts of name to array.
-        methods: dict of signature to method name.
-        copy: Path of what that process saved again.
-    """
+    """An exported head, the requests to it, and the answers of the loaded export."""
 
     head: Head
     model: Any
     folder: Path
     requests: list[Request]
-    answers: dict[str, list[dict[str, np.ndarray]]]
-    methods: dict[str, str]
-    copy: Path
+    answers: list[dict[str, np.ndarray]]
 
     @property
     def warmup(self):
-        """The requests that the export holds for its server."""
+        """The requests that the export contains for its server."""
         return [request for request in self.requests if request.kind == "warm-up"]
 
     def asked(self, kind, signature):
-        """The inputs of the one request of a kind to a signature."""
-        return self.requests[self._number(kind, signature)].inputs
+        """Returns the inputs of the one request of a kind to a signature."""
+        return self.requests[self._index(kind, signature)].inputs
 
-    def answered(self, way, kind, signature):
-        """The answer to that request."""
-        return self.answers[way][self._number(kind, signature)]
+    def answered(self, kind, signature):
+        """Returns the answer to that request."""
+        return self.answers[self._index(kind, signature)]
 
-    def _number(self, kind, signature):
-        (number,) = [i for i, request in enumerate(self.requests) if request[:2] == (kind, signature)]
-        return number
+    def _index(self, kind, signature):
+        (index,) = [i for i, request in enumerate(self.requests) if request[:2] == (kind, signature)]
+        return index
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory):
-    """All heads, exported, moved, and asked in one other process; with what that said of itself."""
-    place = tmp_path_factory.mktemp("exports")
-    exported, jobs = {}, []
-    for name, head in heads().items():
-        model, folder = head.model(), place / "moved" / name / "7"
-        folder.parent.mkdir(parents=True)
-        model.export(place / "1", **head.arguments).rename(folder)
-        asked = requests_to(head, model)
-        write_warmup_requests(place / name, [request[1:] for request in asked])
-        files = [str(folder / WARMUP_FILE), str(place / name / WARMUP_FILE)]
-        jobs.append({"model": str(folder), "requests": files, "answers": str(place / name), "ways": head.ways})
-        exported[name] = (head, model, folder, [*warmup_of(folder), *asked])
-    (place / "job.json").write_text(json.dumps(jobs))
-    program = Path(__file__).with_name("serving_program.py")
-    command = [sys.executable, "-I", str(program), str(place / "job.json")]
-    finished = subprocess.run(command, cwd=place, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr[-5000:]
-    result = json.loads((place / "result.json").read_text())
-    exports = {
-        name: Export(*export, read_answers(place / name, export[0].ways), methods, place / name / "copy")
-        for (name, export), methods in zip(exported.items(), result["methods"], strict=True)
-    }
-    return exports, result
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("exports")
+
+
+@pytest.fixture(scope="module")
+def exports(folder):
+    """Exports by name of the head, each written, moved and loaded when it is first used."""
+    return Exports(folder)
 
 
 @pytest.fixture(params=heads())
-def export(process, request):
-    return process[0][request.param]
+def export(exports, request):
+    return exports[request.param]
+
+
+@pytest.fixture(scope="module")
+def process(exports, folder):
+    """The answers of another process, without this package, through TensorFlow 1's session as in TensorFlow Serving."""
+    names = [name for name, head in heads().items() if head.in_session]
+    jobs = []
+    for name in names:
+        requests = [request[1:] for request in exports[name].requests if not request.kind.startswith("row")]
+        write_warmup_requests(folder / name, requests)
+        ways = WAYS if name == "classifier" else WAYS[:1]
+        jobs.append(
+            {
+                "model": str(exports[name].folder),
+                "requests": [str(folder / name / WARMUP_FILE)],
+                "answers": str(folder / name),
+                "ways": ways,
+            }
+        )
+    (folder / "job.json").write_text(json.dumps(jobs))
+    program = Path(__file__).with_name("serving_program.py")
+    command = [sys.executable, "-I", str(program), str(folder / "job.json")]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr[-5000:]
+    return json.loads((folder / "result.json").read_text())
+
+
+class Exports(dict):
+    """Exports by name, created on first access."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.parent = folder
+
+    def __missing__(self, name):
+        head = heads()[name]
+        model, folder = head.model(), self.parent / "moved" / name / "7"
+        folder.parent.mkdir(parents=True)
+        model.export(self.parent / name / "1", **head.arguments).rename(folder)
+        requests = [*warmup_of(folder), *requests_to(head, model)]
+        loaded = tf.saved_model.load(str(folder))
+        answers = [
+            {name: value.numpy() for name, value in loaded.signatures[request.signature](**tensors).items()}
+            for request in requests
+            for tensors in [{name: as_tensor(value) for name, value in request.inputs.items()}]
+        ]
+        self[name] = Export(head, model, folder, requests, answers)
+        return self[name]
+
+
+def as_tensor(array):
+    return tf.constant(array, tf.string if array.dtype == object else array.dtype)
 
 
 def requests_to(head, model):
@@ -168,9 +192,9 @@ def warmup_of(folder):
     return requests
 
 
-def read_answers(folder, ways):
-    """The answers in every way."""
-    return {way: [*map(arrays_of, tf.data.TFRecordDataset(str(folder / way)).as_numpy_iterator())] for way in ways}
+def read_answers(file):
+    """The answers of the other process."""
+    return [*map(arrays_of, tf.data.TFRecordDataset(str(file)).as_numpy_iterator())]
 
 
 def arrays_of(record):
@@ -216,60 +240,49 @@ def filled_up(rows, array):
     return array
 
 
-def test_the_other_process_has_nothing_of_this_package(process):
-    result = process[1]
-    assert result["absent"] is True
-    assert result["modules"] == []
-
-
 @pytest.mark.parametrize("kind", ["ordinary", "hostile"])
 def test_texts_and_examples_get_the_models_own_answers(export, kind):
     expected = export.head.answers(export.model, export.head.columns if kind == "ordinary" else export.head.hostile)
-    for way in export.head.ways:
-        for signature in SIGNATURES:
-            check_answer(export.answered(way, kind, signature), expected)
+    for signature in SIGNATURES:
+        check_answer(export.answered(kind, signature), expected)
 
 
 def test_ids_get_the_models_own_answers(export):
     head, ids = export.head, export.asked("ordinary", "tokens")
     to_columns = head.answers_to_ids is None
     expected = head.answers(export.model, head.columns) if to_columns else head.answers_to_ids(export.model, ids)
-    for way in head.ways:
-        check_answer(export.answered(way, "ordinary", "tokens"), expected)
+    check_answer(export.answered("ordinary", "tokens"), expected)
 
 
 @pytest.mark.parametrize("name", [name for name, head in heads().items() if head.words])
 @pytest.mark.parametrize("kind", ["ordinary", "hostile"])
-def test_words_get_the_models_own_tags(process, name, kind):
-    export = process[0][name]
+def test_words_get_the_models_own_tags(exports, name, kind):
+    export = exports[name]
     texts = [text.decode("utf-8", "replace") for text in export.asked(kind, "words")["words"]]
     sentences = [[word for word in re.split(f"[{WORD_SEPARATORS}]", text) if word] for text in texts]
     counts = [len(words) for words in sentences]
     expected = {"words": sentences, "tags": export.model.predict_tags(sentences), "word_count": counts}
-    for way in export.head.ways:
-        answer = export.answered(way, kind, "words")
-        assert answer.keys() == export.answered(way, kind, "serving_default").keys()
-        check_answer({output: answer[output] for output in expected}, expected)
+    answer = export.answered(kind, "words")
+    assert answer.keys() == export.answered(kind, "serving_default").keys()
+    check_answer({output: answer[output] for output in expected}, expected)
 
 
 def test_every_output_has_a_row_for_each_of_the_request(export):
-    for way in export.head.ways:
-        for request, answer in zip(export.requests, export.answers[way], strict=True):
-            (rows,) = {len(values) for values in request.inputs.values()}
-            assert {name: len(output) for name, output in answer.items()} == dict.fromkeys(answer, rows)
+    for request, answer in zip(export.requests, export.answers, strict=True):
+        (rows,) = {len(values) for values in request.inputs.values()}
+        assert {name: len(output) for name, output in answer.items()} == dict.fromkeys(answer, rows)
 
 
-def test_nothing_is_asked_and_answered(export):
+def test_empty_requests_get_empty_answers(export):
     signatures = signatures_of(export.folder)
     asked = [request for request in export.requests if request.kind == "none"]
     assert {request.signature for request in asked} == {name for name in signatures if not name.startswith("__")}
-    for way in export.head.ways:
-        for request in asked:
-            answer, outputs = export.answered(way, "none", request.signature), signatures[request.signature].outputs
-            assert answer.keys() == outputs.keys()
-            for name, output in answer.items():
-                assert output.dtype == tf.as_dtype(outputs[name].dtype).as_numpy_dtype
-                assert tf.TensorShape(outputs[name].tensor_shape).is_compatible_with(output.shape)
+    for request in asked:
+        answer, outputs = export.answered("none", request.signature), signatures[request.signature].outputs
+        assert answer.keys() == outputs.keys()
+        for name, output in answer.items():
+            assert output.dtype == tf.as_dtype(outputs[name].dtype).as_numpy_dtype
+            assert tf.TensorShape(outputs[name].tensor_shape).is_compatible_with(output.shape)
 
 
 @pytest.mark.parametrize(
@@ -283,15 +296,15 @@ def test_nothing_is_asked_and_answered(export):
         ("token_classifier", "entity_count", (0,)),
     ],
 )
-def test_the_shape_of_nothing(process, name, output, shape):
-    assert process[0][name].answered("loaded", "none", "serving_default")[output].shape == shape
+def test_shapes_of_empty_answers(exports, name, output, shape):
+    assert exports[name].answered("none", "serving_default")[output].shape == shape
 
 
 def test_requests_that_a_server_joins_are_answered_as_they_are_alone(export):
     # A server with batching joins the rows of requests, and parts those of the outputs, which are wider then.
-    joined = export.answered("loaded", "hostile", "serving_default")
+    joined = export.answered("hostile", "serving_default")
     for row in range(len(HOSTILE)):
-        alone = export.answered("loaded", f"row {row}", "serving_default")
+        alone = export.answered(f"row {row}", "serving_default")
         check_answer(
             {name: output[row : row + 1] for name, output in joined.items()},
             {name: decoded(output) for name, output in alone.items()},
@@ -313,13 +326,12 @@ def test_every_input_and_output_is_in_the_documentation(export):
                 assert f"`{name}`" in documentation, (signature, name)
 
 
-def test_words_of_hostile_texts(process):
-    counts = process[0]["token_classifier"].answered("loaded", "hostile", "serving_default")["word_count"].tolist()
+def test_words_of_hostile_texts(exports):
+    counts = exports["token_classifier"].answered("hostile", "serving_default")["word_count"].tolist()
     assert counts == [0, 0, 2, 2, 1, 501, 16, 4, 4, 3, 8]
 
 
 def test_warmup_requests_ask_every_signature_for_one_text_and_for_two(export):
-    # They stand before the requests of this test, and were answered with them in every way.
     requests, signatures = export.warmup, signatures_of(export.folder)
     names = [name for name in signatures if not name.startswith("__")]
     assert sorted(request.signature for request in requests) == sorted(names * 2)
@@ -338,31 +350,31 @@ def test_it_can_be_served(export):
     assert find_unserved_operations(export.folder) == []
     # No table, no iterator and no random state: what a session must initialize is the variables alone.
     assert not [name for name in operations if name.startswith(("HashTable", "LookupTable", "Iterator", "Stateless"))]
-    if "session" in export.head.ways:
-        names = {name for name in signatures_of(export.folder) if not name.startswith("__")}
-        assert export.methods == dict.fromkeys(names, "tensorflow/serving/predict")
 
 
-def test_files_are_inside_and_are_saved_again(export):
-    folders = [export.folder, *([export.copy] if "resaved" in export.head.ways else [])]
-    labels = getattr(export.model, "labels", None)
-    for folder in folders:
-        assert load_vocabulary(folder / "assets" / "vocab.txt") == VOCABULARY
-        if labels:
-            assert (folder / "assets" / "labels.txt").read_text("utf-8") == "\n".join(labels) + "\n"
-        assert len(list((folder / "assets").iterdir())) == (2 if labels else 1)
+def test_assets(export):
+    check_assets(export.folder, export.model)
 
 
-@pytest.mark.parametrize("name", [name for name, head in heads().items() if head.ways == WAYS])
-def test_bfloat16_halves_the_file_and_keeps_the_answers(process, name, tmp_path):
-    export = process[0][name]
+def check_assets(folder, model):
+    """Checks the vocabulary and the labels inside an export."""
+    labels = getattr(model, "labels", None)
+    assert load_vocabulary(folder / "assets" / "vocab.txt") == VOCABULARY
+    if labels:
+        assert (folder / "assets" / "labels.txt").read_text("utf-8") == "\n".join(labels) + "\n"
+    assert len(list((folder / "assets").iterdir())) == (2 if labels else 1)
+
+
+@pytest.mark.parametrize("name", [name for name, head in heads().items() if head.in_session])
+def test_bfloat16_halves_the_file_and_keeps_the_answers(exports, name, tmp_path):
+    export = exports[name]
     folder = export.model.export(tmp_path / "1", dtype="bfloat16", **export.head.arguments)
     assert find_unserved_operations(folder) == []
     assert variables_size(folder) < 0.55 * variables_size(export.folder)
     loaded, differences = tf.saved_model.load(folder), []
     for signature in ("serving_default", "tokens"):
         inputs = {key: tf.constant(value) for key, value in export.asked("ordinary", signature).items()}
-        answer, expected = loaded.signatures[signature](**inputs), export.answered("loaded", "ordinary", signature)
+        answer, expected = loaded.signatures[signature](**inputs), export.answered("ordinary", signature)
         for output in {"probabilities", "scores", "start_logits", "null_score", "embedding"} & answer.keys():
             assert answer[output].dtype == tf.float32
             differences.append(np.abs(answer[output] - expected[output]).max())
@@ -373,3 +385,23 @@ def test_bfloat16_halves_the_file_and_keeps_the_answers(process, name, tmp_path)
 def variables_size(folder):
     """The bytes of all weights."""
     return (folder / "variables" / "variables.data-00000-of-00001").stat().st_size
+
+
+def test_a_process_without_this_package_answers_the_same(process, exports, folder):
+    assert process["absent"] is True
+    assert process["modules"] == []
+    names = [name for name, head in heads().items() if head.in_session]
+    for name, methods in zip(names, process["methods"], strict=True):
+        requests = [request for request in exports[name].requests if not request.kind.startswith("row")]
+        expected = [exports[name].answers[exports[name].requests.index(request)] for request in requests]
+        for way in WAYS if name == "classifier" else WAYS[:1]:
+            for request, answer, wanted in zip(requests, read_answers(folder / name / way), expected, strict=True):
+                assert answer.keys() == wanted.keys(), (name, way, request.kind)
+                for output, array in answer.items():
+                    if array.dtype.kind == "f":
+                        np.testing.assert_allclose(array, wanted[output], atol=1e-5, err_msg=f"{name} {output}")
+                    else:
+                        np.testing.assert_array_equal(array, wanted[output], err_msg=f"{name} {output}")
+        signatures = {signature for signature in signatures_of(exports[name].folder) if not signature.startswith("__")}
+        assert methods == dict.fromkeys(signatures, "tensorflow/serving/predict")
+    check_assets(folder / "classifier" / "copy", exports["classifier"].model)
