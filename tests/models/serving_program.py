@@ -2,12 +2,11 @@
 
     python -I serving_program.py JOB
 
-JOB is a JSON file, a list of models. Of each: `model`, the folder of a SavedModel; `requests`, files of them in the
-form of the server's warm-up; `answers`, a folder; `ways`, how to load it: by the TF1 "session", or "resaved" and loaded
-again. In the folder it writes a file for every way, of that
-name, with a `PredictResponse` for each request, and `copy`, the model saved again. `result.json` beside JOB says of
-every model the method names of its signatures, under `methods`; and which of this package's modules there are, under
-`modules`, and whether it cannot be imported, under `absent`.
+JOB is a JSON file, a list of models, each with `model`, the folder of a SavedModel; `requests`, files in the format of
+the server's warm-up; `answers`, a folder; and `ways`, how to load the model: by the TF1 "session", or "resaved" and
+loaded again. For every way it writes a file of that name to the folder, with a `PredictResponse` per request, and the
+resaved model as `copy`. It writes `result.json` next to JOB: `methods`, the method names of the signatures of every
+model; `modules`, the imported modules of this package; and `absent`, whether the package cannot be imported.
 """
 
 import json

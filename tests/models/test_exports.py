@@ -392,8 +392,8 @@ def test_a_process_without_this_package_answers_the_same(process, exports, folde
     assert process["modules"] == []
     names = [name for name, head in heads().items() if head.in_session]
     for name, methods in zip(names, process["methods"], strict=True):
-        requests = [request for request in exports[name].requests if not request.kind.startswith("row")]
-        expected = [exports[name].answers[exports[name].requests.index(request)] for request in requests]
+        pairs = zip(exports[name].requests, exports[name].answers, strict=True)
+        requests, expected = zip(*(pair for pair in pairs if not pair[0].kind.startswith("row")), strict=True)
         for way in WAYS if name == "classifier" else WAYS[:1]:
             for request, answer, wanted in zip(requests, read_answers(folder / name / way), expected, strict=True):
                 assert answer.keys() == wanted.keys(), (name, way, request.kind)

@@ -237,8 +237,6 @@ def test_windows_are_averaged_in_the_graph(tmp_path):
     columns = {"text_a": ["a plot"] * 4, "text_b": texts}
     served = signatures["serving_default"](**{name: tf.constant(values) for name, values in columns.items()})
     np.testing.assert_allclose(served["probabilities"], classifier.predict_probabilities(columns), atol=1e-6)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must have the same number of rows"):
-        signatures["serving_default"](text_a=tf.constant(texts), text_b=tf.constant(texts[:1]))
 
 
 def test_export_names_tensorflow_on_another_backend(tmp_path, monkeypatch):
