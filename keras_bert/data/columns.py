@@ -1,66 +1,88 @@
-"""Texts as a caller may write them, as named columns."""
+"""A caller's texts - lists, tuples, dicts, pandas Series and DataFrames - as named columns."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from keras_bert.data.formats.text_lines import is_encodable
 from keras_bert.io.row_errors import quotation
 
 TEXT_COLUMNS = ("text",)
 PAIR_COLUMNS = ("text_a", "text_b")
 
 
-def text_columns(x):
+def is_data_frame(x: Any) -> bool:
+    """Whether `x` is a pandas DataFrame (pandas is not imported for it)."""
+    return hasattr(x, "columns") and hasattr(x, "iloc")
+
+
+def is_series(x: Any) -> bool:
+    """Whether `x` is a pandas Series."""
+    return hasattr(x, "iloc") and hasattr(x, "tolist") and not hasattr(x, "columns")
+
+
+def to_mapping(x: Any) -> Any:
+    """A DataFrame as a dict of lists, and a Series as a list; anything else as it is."""
+    if is_data_frame(x):
+        return {str(name): x[name].tolist() for name in x.columns}
+    return x.tolist() if is_series(x) else x
+
+
+def text_columns(x: Any) -> dict[str, np.ndarray] | None:
     """The texts in `x` as columns, or None if `x` holds no texts.
 
     Args:
-        x: a list or array of strings (single texts), a tuple of two of them (pairs), or a dict with `text`, or with
-            `text_a` and `text_b`. Anything else is taken for something other than texts.
+        x: a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
+            (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Anything else is not texts.
 
     Returns:
-        dict of column name to NumPy object array of strings, or None.
+        By column name, an object array of strings.
 
     Raises:
-        ValueError: if there are no texts, or the two columns of pairs differ in length.
+        ValueError: if the two columns of pairs differ in length, or a single text stands where a list is expected.
         TypeError: if some of the items are not strings.
 
     Example:
 
     >>> list(text_columns(["a text", "another"]))
     ['text']
-    >>> list(text_columns((["a question"], ["an answer"])))
+    >>> list(text_columns([("a question", "an answer")]))
     ['text_a', 'text_b']
     >>> text_columns({"token_ids": np.zeros([1, 2])}) is None
     True
     """
+    x = to_mapping(x)
     if isinstance(x, Mapping):
-        if set(x) not in ({*TEXT_COLUMNS}, {*PAIR_COLUMNS}):
+        names = next((names for names in (TEXT_COLUMNS, PAIR_COLUMNS) if set(x) == set(names)), None)
+        if names is None:
             return None
-        columns = {name: text_column(values, name) for name, values in x.items()}
-    elif isinstance(x, tuple) and len(x) == 2 and all(_holds_strings(values) for values in x):
+        columns = {name: text_column(x[name], name) for name in names}
+    elif isinstance(x, tuple) and len(x) == 2 and all(_holds_strings(to_mapping(values)) for values in x):
         columns = {name: text_column(values, name) for name, values in zip(PAIR_COLUMNS, x, strict=True)}
-    elif _holds_strings(x):
+    elif isinstance(x, (str, bytes)) or _holds_strings(x):
         columns = {"text": text_column(x, "text")}
+    elif isinstance(x, list) and all(_is_pair(item) for item in x):
+        columns = {
+            name: text_column(values, name) for name, values in zip(PAIR_COLUMNS, zip(*x, strict=True), strict=True)
+        }
     else:
         return None
     lengths = {name: len(values) for name, values in columns.items()}
-    if not all(lengths.values()):
-        raise ValueError(f"there are no texts; the lengths are {lengths}")
     if len(set(lengths.values())) > 1:
         raise ValueError(f"text_a and text_b must have the same number of texts, got {lengths}")
     return columns
 
 
-def text_column(values, name):
-    """Texts as an array, after checking that they are several and not a single one, which would be parted into letters.
+def text_column(values: Iterable[str | bytes], name: str) -> np.ndarray:
+    """Checks texts and returns them as an object array [texts].
+
+    A single text is refused: it would be split into letters.
 
     Args:
-        values: list, array or other iterable of str, or of bytes.
-        name: str, what error messages call the texts.
-
-    Returns:
-        NumPy object array [texts].
+        values: list, array, Series or other iterable of str or UTF-8 bytes.
+        name: what error messages call the texts.
 
     Raises:
         ValueError: if it is a single text, has another shape than [texts], or UTF-8 cannot encode a text.
@@ -72,24 +94,37 @@ def text_column(values, name):
     ['a text', b'another']
     >>> text_column("a text", "texts")
     Traceback (most recent call last):
-    ValueError: texts must be a list of texts, got a single one; write ['a text']
+    ValueError: texts must be a list of texts, got a single one; pass ['a text']
     """
+    values = to_mapping(values)
     if isinstance(values, (str, bytes)):
-        raise ValueError(f"{name} must be a list of texts, got a single one; write [{quotation(values)}]")
+        raise ValueError(f"{name} must be a list of texts, got a single one; pass [{quotation(values)}]")
     if hasattr(values, "__iter__") and not hasattr(values, "__len__"):
         values = list(values)
-    values = np.asarray(values, dtype=object)
-    if values.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, a text for each example; got the shape {values.shape}")
-    for i, value in enumerate(values):
+    array = np.asarray(values, dtype=object)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, a text per example; got the shape {array.shape}")
+    for i, value in enumerate(array):
         if not isinstance(value, (str, bytes)):
             raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
-        if isinstance(value, str) and not is_encodable(value):
+        if isinstance(value, str) and not _is_encodable(value):
             raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
-    return values
+    return array
 
 
-def _holds_strings(values):
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, (str, bytes)) for part in item)
+
+
+def _holds_strings(values: Any) -> bool:
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         return False
     if hasattr(values, "dtype"):
@@ -98,6 +133,6 @@ def _holds_strings(values):
     return isinstance(values, list) and (not values or _any_string(values))
 
 
-def _any_string(values):
-    # Any, not the first: a missing text among texts is to be named, not taken for something else than texts.
+def _any_string(values: Iterable[Any]) -> bool:
+    # Any, not the first: a missing text among texts is to be reported, not taken for something else than texts.
     return any(isinstance(value, (str, bytes)) for value in values)

@@ -96,7 +96,6 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
         first_segments,
         labels=of_tokens,
         pad_id=preprocessor.tokenizer.pad_id,
-        labels_of_tokens=True,
     )
     return TokenizedSentences(windows, lengths, word_windows, word_places)
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from keras_bert.data.in_memory import log_long_texts
-from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
+from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
 from keras_bert.finetuning.plots import draw_confusion_matrix
 from keras_bert.finetuning.task import (
     FineTuningTask,
@@ -147,7 +146,7 @@ class ClassificationTask(FineTuningTask):
         def tokenize() -> TokenizedExamples:
             tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
             logging.info("%s: %d examples", split, len(tokenized))
-            log_long_texts(tokenized.token_counts, model.preprocessor.sequence_length, "truncated")
+            log_long_texts(tokenized.token_counts, model.preprocessor)
             return tokenized
 
         return self.tokenized_once(split, tokenize)

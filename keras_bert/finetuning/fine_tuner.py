@@ -38,6 +38,7 @@ from keras_bert.finetuning.workers import run_on_worker, stop_on_sigterm
 from keras_bert.io.atomic_write import write_json
 from keras_bert.models.freeze import reinitialize_top_blocks
 from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
+from keras_bert.training.loss import mean_loss_weights
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
@@ -192,7 +193,7 @@ class _FineTuner:
             score=task.score,
             patience=recipe.patience,
             saves_data_position=runtime.data_service is None,
-            mean_loss_weights=mean_loss_weights(task, examples, plan),
+            mean_loss_weights=mean_loss_weights(model, examples, plan),
         )
         with stop_on_sigterm() as should_stop:
             trainer = Trainer(
@@ -339,17 +340,6 @@ def make_optimizer(model: Any, schedule: WarmupSchedule, num_examples: int, reci
         bias_correction=num_examples < _SMALL_SET if recipe.bias_correction is None else recipe.bias_correction,
         learning_rate_factors=factors,
     )
-
-
-def mean_loss_weights(task: FineTuningTask, examples: TokenizedExamples, plan: BatchPlan) -> dict[str, float] | None:
-    """What the loss of a batch is divided by, by loss term; None without length buckets.
-
-    Batches of similar length differ in their number of tokens, and with a token budget in their number of examples:
-    every label counts the same in each. Batches as they come hardly differ, and each has its own mean (BERT).
-    """
-    if plan.bucket_step is None:
-        return None
-    return {"loss": task.loss_weight(examples) / plan.batches_per_epoch}
 
 
 def describe_start(model: Any, recipe: FineTuningRecipe) -> dict[str, str]:

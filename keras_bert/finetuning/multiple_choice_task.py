@@ -12,8 +12,7 @@ from absl import logging
 from keras_bert.data.example_stream import cross_validation_fold
 from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
-from keras_bert.data.in_memory import log_long_texts
-from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_choices
+from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_choices
 from keras_bert.finetuning.settings import DataSettings, file_setting, setting
 from keras_bert.finetuning.task import (
     FineTuningTask,
@@ -190,8 +189,8 @@ class MultipleChoiceTask(FineTuningTask):
                 model.preprocessor,
                 [question.label for question in questions] if with_labels else None,
             )
-            logging.info("%s: %d questions of %d choices", split, len(tokenized), tokenized.choices)
-            log_long_texts(tokenized.token_counts, model.preprocessor.sequence_length, "truncated")
+            logging.info("%s: %d questions of %d choices", split, len(tokenized), tokenized.num_choices)
+            log_long_texts(tokenized.token_counts, model.preprocessor)
             return questions, tokenized
 
         return self.tokenized_once(split, tokenize)

@@ -175,10 +175,6 @@ class FineTuningTask:
     def use_model_of(self, run_dir: Path, init_checkpoint: str | None) -> None:
         """Called before a trained model is used: where the results of its training may be found."""
 
-    def loss_weight(self, examples: TokenizedExamples) -> int:
-        """What the sum of all losses of the training examples is divided by to give their mean: here their number."""
-        return len(examples)
-
     def tokenized_once(self, split: str, tokenize: Callable[[], Tokenized]) -> Tokenized:
         """The tokenized split, made once for all trials: they share data, vocabulary and length."""
         if split not in self._tokenized:

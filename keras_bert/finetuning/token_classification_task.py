@@ -119,10 +119,6 @@ class TokenClassificationTask(FineTuningTask):
         assert self.data.train is not None
         return self._tokenize("train", self.data.train, model)[1].windows
 
-    def loss_weight(self, examples: TokenizedExamples) -> int:
-        """The number of tokens with a label, and with it a loss."""
-        return int((examples.labels >= 0).sum())
-
     def split_metrics(self, model: BertTokenClassifier, split: str, batch_size: int) -> Metrics:
         sentences, predicted = self._predict(model, split, self.data.evaluation[split], batch_size)
         return tagging_metrics(_tags(sentences), predicted, self._scheme)

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import BertHead
 from keras_bert.models.labels import (
     MULTI_LABEL,
     REGRESSION,
@@ -18,18 +19,17 @@ from keras_bert.models.labels import (
 )
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
-from keras_bert.models.text_model import TextModel
 from keras_bert.weights.layout import CLASSIFIER_HEAD
 
 _ALL_VALUES = "values"  # the output that holds every value of a regression
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertClassifier(TextModel):
+class BertClassifier(BertHead):
     """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert,
     run_classifier.py).
 
-    Takes texts or ids, as `TextModel` says, and gives logits.
+    Takes texts or ids, as `BertHead` says, and gives logits.
 
     Args:
         encoder: a `BertEncoder` with a pooler.
@@ -92,7 +92,7 @@ class BertClassifier(TextModel):
             raise ValueError("regression has no classes to weigh; leave class_weights out")
         self.dropout = self.dropout_layer(dropout)
         self.logits = self.output_layer(len(self.labels), CLASSIFIER_HEAD)
-        self.complete(trainable)
+        self.finish_init(trainable)
 
     def call(self, inputs, training=False):
         """Logits of a batch of ids; see the class."""
@@ -158,38 +158,22 @@ class BertClassifier(TextModel):
             return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
         return super().default_metrics()
 
-    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
-        """Keras' `compile`; see `TextModel`. The metric "accuracy" is that of the problem type."""
-        if loss is not None and self.class_weights is not None:
-            raise ValueError("class_weights are part of the model's own loss; leave out either them or loss=")
-        super().compile(optimizer, loss, metrics, **kwargs)
-
     def encode_labels(self, labels):
         """Labels as a user writes them, as the numbers that the loss takes; see
         `keras_bert.models.labels.encode_labels`."""
         return encode_labels(labels, self.labels, self.problem_type)
 
-    def label_spec(self):
-        """int32 [batch] for single labels, float32 [batch, labels] else."""
-        if self.problem_type == SINGLE_LABEL:
-            return keras.KerasTensor([None], "int32")
-        return keras.KerasTensor([None, len(self.labels)], "float32")
-
     def encode_labels_in_graph(self, labels):
         """Labels from a dataset, checked: names or numbers of single labels, else rows of numbers."""
-        from keras_bert.data.in_memory import encode_label_rows, encode_single_labels
+        from keras_bert.data.text_datasets import encode_label_rows, encode_single_labels
 
         if self.problem_type == SINGLE_LABEL:
             return encode_single_labels(labels, self.labels)
-        return encode_label_rows(labels, len(self.labels), zeros_and_ones=self.problem_type == MULTI_LABEL)
+        return encode_label_rows(labels, len(self.labels), is_binary=self.problem_type == MULTI_LABEL)
 
-    def class_weights_by_id(self, class_weight):
-        """`fit`'s class_weight as a dict of label number to weight, or None."""
-        if class_weight is None:
-            return None
-        if self.problem_type != SINGLE_LABEL:
-            raise ValueError("class_weight in `fit` needs single labels; give the constructor class_weights instead")
-        return dict(enumerate(class_weight_list(class_weight, self.labels)))
+    def label_classes(self, examples=None):
+        """The labels, for single labels."""
+        return self.labels if self.problem_type == SINGLE_LABEL else None
 
     def probabilities(self, logits):
         """What the logits mean: probabilities of the labels, or the values themselves for regression.

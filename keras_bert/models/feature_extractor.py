@@ -11,18 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS, text_columns
-from keras_bert.models.encoder import BertEncoder, require_ids
-from keras_bert.models.head import PREDICTION_BATCH_SIZE, check_preprocessor
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.inference import Predictor
-from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert, write_checkpoint
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
+from keras_bert.models.text_model import TextModel
 from keras_bert.typing import Inputs, PathLike, Tensor
 
 if TYPE_CHECKING:
-    from keras_bert.data.tokenized_examples import TokenizedExamples
     from keras_bert.data.tokenized_units import TokenizedUnits
     from keras_bert.text.preprocessor import BertPreprocessor
-    from keras_bert.text.tokenizer import BertTokenizer
 
 LAST_LAYER = (-1,)
 COMBINATIONS = ("stack", "concat", "sum", "mean")
@@ -42,7 +40,7 @@ class TextFeatures(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertFeatureExtractor(keras.Model):
+class BertFeatureExtractor(TextModel):
     """A frozen BERT used as a feature extractor (paper, section 5.3; google-research/bert, extract_features.py).
 
     `embed` returns one vector per text, `extract` one per wordpiece or word. Called on ids, the model returns the
@@ -96,33 +94,23 @@ class BertFeatureExtractor(keras.Model):
         name: str | None = None,
         trainable: bool = True,
     ) -> None:
-        super().__init__(name=name, dtype=encoder.dtype_policy)
-        if preprocessor is not None:
-            check_preprocessor(preprocessor, encoder)
-            if preprocessor.long_texts != "truncate":
-                raise ValueError(
-                    "a feature extractor truncates texts, but the preprocessor has "
-                    f'long_texts={preprocessor.long_texts!r}; create it with long_texts="truncate"'
-                )
+        super().__init__(encoder, preprocessor, name)
+        if preprocessor is not None and preprocessor.long_texts != "truncate":
+            raise ValueError(
+                "a feature extractor truncates texts, but the preprocessor has "
+                f'long_texts={preprocessor.long_texts!r}; create it with long_texts="truncate"'
+            )
         for argument, value, allowed in (("combine", combine, COMBINATIONS), ("pooling", pooling, POOLINGS)):
             if value not in allowed:
                 raise ValueError(f"unknown {argument} {value!r}; allowed are {allowed}")
-        self.encoder = encoder
-        self.preprocessor = preprocessor
         self.layers_read = _check_layers(layers, encoder.num_hidden_layers)
         self.combine = combine
         self.pooling = pooling
         self.normalize = normalize
-        self._text_predictor = Predictor()
         self._token_predictor = Predictor(lambda model, batch: model.features(batch))
         self.built = True  # it has no variables but the encoder's
         if not trainable:
             self.trainable = False  # only now: Keras passes it on to existing layers
-
-    def __call__(self, inputs: Inputs, *args: Any, **kwargs: Any) -> Tensor:
-        """Returns the vectors of a batch of ids."""
-        require_ids(inputs)
-        return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs: Inputs, training: bool = False) -> Tensor:
         """Returns the vectors of the texts of a batch; `training` has no effect."""
@@ -179,16 +167,7 @@ class BertFeatureExtractor(keras.Model):
         Raises:
             ValueError, TypeError: if `x` is neither texts nor ids, or there is no preprocessor for texts.
         """
-        batch_size = batch_size or PREDICTION_BATCH_SIZE
-        if isinstance(x, dict) and "token_ids" in x:
-            ids = {name: np.asarray(values) for name, values in x.items()}
-            return np.asarray(self.predict(ids, batch_size, verbose))
-        examples = self._tokenize_texts(x)
-        outputs = self._text_predictor.outputs_of_examples(self, examples, batch_size, verbose)
-        vectors = np.empty([len(examples), *outputs[0][1].shape[1:]], "float32")
-        for rows, output in outputs:
-            vectors[rows] = output
-        return vectors
+        return np.asarray(self.predict(x, batch_size, verbose))
 
     def similarity(self, a: Any, b: Any, batch_size: int | None = None) -> np.ndarray:
         """Returns the cosine similarity of each text of one list with each of another.
@@ -230,8 +209,7 @@ class BertFeatureExtractor(keras.Model):
         """
         from keras_bert.data.tokenized_units import tokenize_units
 
-        self.require_preprocessor()
-        return tokenize_units(_require_texts(x), self.preprocessor, unit)
+        return tokenize_units(self._columns(x), self.preprocessor, unit)
 
     def extract(
         self,
@@ -268,6 +246,7 @@ class BertFeatureExtractor(keras.Model):
         >>> features.names, features.numbers.tolist(), features.vectors.shape
         (['Playing,', 'play'], [0, 1], (2, 8))
         """
+        from keras_bert.data.tokenized_examples import log_long_texts
         from keras_bert.data.tokenized_units import TokenizedUnits
 
         if word_pooling not in WORD_POOLINGS:
@@ -275,47 +254,15 @@ class BertFeatureExtractor(keras.Model):
         units = x
         if not isinstance(x, TokenizedUnits):
             units = self.tokenize(x, unit)
-            self._log_truncation(units.examples)
+            log_long_texts(units.examples.token_counts, self.preprocessor)
         numbers = np.split(units.numbers, np.cumsum(units.examples.lengths)[:-1])
         features: dict[int, TextFeatures] = {}
-        outputs = self._token_predictor.outputs_of_examples(self, units.examples, batch_size, verbose)
+        outputs = self._token_predictor.outputs_by_example(self, units.examples, batch_size, verbose)
         for rows, output in outputs:
             for row, tokens in zip(rows.tolist(), output, strict=True):
                 found, vectors = _pool_units(tokens[: len(numbers[row])], numbers[row], word_pooling)
                 features[row] = TextFeatures([units.names[row][number] for number in found], found, vectors)
         return [features[row] for row in range(len(units.names))]
-
-    def _tokenize_texts(self, x: Any) -> TokenizedExamples:
-        if keras.backend.backend() != "tensorflow":
-            raise ValueError(
-                f"texts are tokenized by TensorFlow, but the Keras backend is {keras.backend.backend()}; pass "
-                "token_ids, segment_ids and padding_mask, or set KERAS_BACKEND=tensorflow"
-            )
-        from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
-
-        if isinstance(x, TokenizedExamples):
-            return x
-        columns = _require_texts(x)
-        self.require_preprocessor()
-        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-        examples = tokenize_examples(rows, self.preprocessor)
-        self._log_truncation(examples)
-        return examples
-
-    def _log_truncation(self, examples: TokenizedExamples) -> None:
-        from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
-
-        assert self.preprocessor is not None
-        treatment = treatment_of_long_texts(self.preprocessor)
-        log_long_texts(examples.token_counts, self.preprocessor.sequence_length, treatment)
-
-    def require_preprocessor(self) -> None:
-        """Raises ValueError if the model has no preprocessor."""
-        if self.preprocessor is None:
-            raise ValueError(
-                "a BertFeatureExtractor that takes texts needs a preprocessor; pass "
-                "preprocessor=BertPreprocessor(tokenizer), or load a checkpoint with a vocabulary"
-            )
 
     def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
@@ -348,51 +295,17 @@ class BertFeatureExtractor(keras.Model):
             inputs,
         )
 
-    def variables_by_path(self) -> dict[str, keras.Variable]:
-        """Returns the encoder's weights by path, under `encoder/`."""
-        return self.encoder.variables_by_path("encoder/")
-
-    def save_checkpoint(self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32") -> Path:
-        """Writes encoder and tokenizer as a Hugging Face folder, as `BertEncoder.save_checkpoint`.
-
-        Args:
-            path: folder to write.
-            tokenizer: its vocabulary is written too; None is the preprocessor's, if there is one.
-            dtype: type of the stored weights, "float32" or "bfloat16".
-
-        Returns:
-            The folder.
-
-        Raises:
-            FileExistsError: if `path` exists.
-            ValueError: if the vocabulary is not the encoder's, or the dtype is unknown.
-        """
-        if tokenizer is None and self.preprocessor is not None:
-            tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(path, self.encoder, self.variables_by_path(), tokenizer, dtype=dtype)
-
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+        config = {
+            **super().get_config(),
             "layers": list(self.layers_read),
             "combine": self.combine,
             "pooling": self.pooling,
             "normalize": self.normalize,
-            "name": self.name,
-            "trainable": self.trainable,
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a model from `get_config`, with new weights."""
-        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
-        if config["preprocessor"] is not None:
-            from keras_bert.text.preprocessor import BertPreprocessor
-
-            config["preprocessor"] = BertPreprocessor.from_config(config["preprocessor"])
-        return cls(**config)
+        del config["dtype"]
+        return config
 
     @classmethod
     def from_checkpoint(
@@ -435,25 +348,6 @@ class BertFeatureExtractor(keras.Model):
         extractor.checkpoint_report = assign_arrays(extractor.variables_by_path(), checkpoint)
         return extractor
 
-    @classmethod
-    def from_preset(cls, name: str, **kwargs: Any) -> Self:
-        """Creates a feature extractor from a preset.
-
-        Args:
-            name: one of `keras_bert.weights.preset_names.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A BertFeatureExtractor.
-
-        Raises:
-            ValueError: if the preset is unknown.
-            FileNotFoundError: if its files are not installed; the message says how to install them.
-        """
-        from keras_bert.weights.preset_names import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
-
 
 def _check_layers(layers: Sequence[int], num_blocks: int) -> tuple[int, ...]:
     """Returns the indices of hidden states; ValueError if an encoder of `num_blocks` blocks does not have them."""
@@ -468,13 +362,6 @@ def _check_layers(layers: Sequence[int], num_blocks: int) -> tuple[int, ...]:
     if len({layer % (num_blocks + 1) for layer in layers}) < len(layers):
         raise ValueError(f"a layer is given twice: {list(layers)}, of {num_blocks} blocks")
     return tuple(int(layer) for layer in layers)
-
-
-def _require_texts(x: Any) -> dict[str, np.ndarray]:
-    columns = text_columns(x)
-    if columns is None:
-        raise ValueError(f"expected texts (strings) or pairs of them, got {type(x).__name__}")
-    return columns
 
 
 def _scale_to_unit_length(vectors: np.ndarray) -> np.ndarray:

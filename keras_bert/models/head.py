@@ -1,150 +1,173 @@
-"""What all heads have in common: an encoder below, a preprocessor beside it, a loss of their own, and checkpoints."""
+"""Base class of all task heads: a loss on top of a `TextModel`, and Keras' training methods on texts and ids."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.data.columns import to_mapping
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.models.encoder import require_ids
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
-from keras_bert.models.pretrained import relative_variables
+from keras_bert.models.text_model import (
+    TextModel,
+    arrays_of,
+    as_list,
+    checked_batch_size,
+    is_examples,
+    is_ids,
+    is_stream,
+    padded_examples,
+    separate_labels,
+)
+from keras_bert.typing import Tensor
+
+if TYPE_CHECKING:
+    from keras_bert.data.batching import BatchPlan, Examples
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
-PREDICTION_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 
 
-class BertHead(keras.Model):
-    """A Keras model on top of an encoder, which may carry the preprocessor that makes its ids.
+class BertHead(TextModel):
+    """A Keras model on top of an encoder that trains, evaluates and predicts on raw texts as well as on ids.
 
-    A subclass says what its losses are (`loss_terms`), and how much each counts (`_weights`) unless there is one a row;
-    Keras' loss is made from that.
+    `fit` tokenizes texts once, batches them by length, and trains with the same step as `keras_bert.Trainer`: the same
+    data, seed and optimizer give the same weights. Everything else is Keras' own `fit`.
+
+    A subclass names its text columns, tokenizes them (`tokenize_columns`), encodes labels (`encode_labels`), and says
+    what its losses are (`loss_terms`).
 
     Args:
-        encoder: a `BertEncoder`, a `BiLstmEncoder` or a `TwoDirectionEncoder`.
-        preprocessor: what makes ids of texts for this head, or None for a model that takes ids only.
-        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
-            lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.
-        seed: int or None. Seed of the new layers.
-        name, dtype: as for every Keras model; the dtype is the encoder's unless given.
+        encoder: `BertEncoder`, `BiLstmEncoder` or `TwoDirectionEncoder`.
+        preprocessor: makes ids of texts for this head; None for a model that takes ids only.
+        freeze: what training leaves unchanged: "none", "embeddings", "encoder", or a number k: the embeddings and the
+            lowest k layers. The encoder itself is frozen, wherever else it is used.
+        seed: seed of the new layers, of the dropout and of the order of the data in `fit`. None draws one.
+        name, dtype: as for every Keras model; the dtype defaults to the encoder's.
 
     Raises:
         ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
     """
 
-    def __init__(self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
-        if preprocessor is not None:
-            check_preprocessor(preprocessor, encoder)
-        self.encoder = encoder
-        self.preprocessor = preprocessor
+    # Whether batches hold examples of similar length. Without, each batch is divided by its own weight.
+    batches_by_length = True
+    loss_names: tuple[str, ...] = ("loss",)
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        preprocessor: Any = None,
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(encoder, preprocessor, name, dtype)
         self.freeze = freeze
         freeze_layers(encoder, freeze)
         self.seed = seed
-        self._loss_is_own = True
-        self._fits = 0
+        self._has_own_loss = True
+        self._jit_compiles_step = False
+        # An object that Keras does not look into: what it holds is not part of the model.
+        self._fit = types.SimpleNamespace(
+            step=None,
+            seed=int(np.random.randint(2**31)) if seed is None else seed,
+            epochs_trained=0,
+            validation_batches=None,
+            batch_spec=None,
+        )
 
-    def dropout_layer(self, rate):
-        """The dropout before the layer of `output_layer`.
+    # === Layers ===
 
-        Args:
-            rate: float in [0, 1).
-
-        Returns:
-            A `Dropout`.
-        """
+    def dropout_layer(self, rate: float) -> Dropout:
+        """Makes the dropout in front of the output layer."""
         return Dropout(rate, derive_seed(self.seed, "dropout"), dtype=self.dtype_policy, name="dropout")
 
-    def output_layer(self, units, name):
-        """The layer that makes logits of the encoder's vectors.
-
-        It is in float32, like the loss: a last bit less moves probabilities, and the order of answers, for no gain in
-        speed.
-
-        Args:
-            units: int.
-            name: str.
-
-        Returns:
-            A `Dense`.
-        """
+    def output_layer(self, units: int, name: str) -> Dense:
+        """Makes the layer that computes logits, in float32: rounding moves probabilities and gains no speed."""
         seed = derive_seed(self.seed, name)
         return Dense(units, initializer_range=self.encoder.initializer_range, seed=seed, dtype="float32", name=name)
 
-    def complete(self, trainable):
-        """Ends a subclass's constructor, once it has its layers: creates their variables.
-
-        Args:
-            trainable: bool, as for every Keras model.
-        """
+    def finish_init(self, trainable: bool) -> None:
+        """Creates the variables of a subclass's layers, at the end of its constructor."""
         self.build()
         if not trainable:
-            self.trainable = False  # once there are layers, to which Keras hands the value on
+            self.trainable = False  # once there are layers, to which Keras passes the value on
 
-    def build(self, input_shape=None):
-        """Creates the variables of the head's own layers; the encoder has its already."""
-        for layer in self.layers:
-            if not layer.built:
-                layer.build((None, self.encoder.hidden_size))
-        self.built = True
+    # === Loss and metrics ===
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The losses of a batch as `{name: (sum, weight)}`."""
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """The losses of a batch by name: `(sum, weight)`."""
         raise NotImplementedError
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            dict of the loss's name to its weight, a sum: `{"loss": weight}`, unless the model has several losses.
-        """
+    def loss_weights(self, labels: Any, sample_weight: Tensor | None = None) -> dict[str, Tensor]:
+        """The weights of `loss_terms`, which depend on the labels alone."""
         return {"loss": ops.sum(self._weights(labels, sample_weight))}
 
-    def _weights(self, labels, sample_weight):
-        """How much each of a batch's losses counts: float32 [rows], for a model with one loss a row."""
+    def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
+        """How much each loss of a batch counts: float32 [rows], for a head with one loss per row."""
         if sample_weight is None:
             return ops.ones((ops.shape(labels)[0],), "float32")
         return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
 
-    def accuracy_metric(self):
-        """What "accuracy" means among metrics, a new Keras metric; None leaves it to Keras, which guesses by shapes."""
+    def accuracy_metric(self) -> keras.metrics.Metric | None:
+        """A new metric for the name "accuracy"; None leaves the name to Keras, which guesses by shapes."""
         return None
 
-    def default_metrics(self):
-        """The metrics that `compile(metrics="auto")` means: accuracy, if the head has one."""
+    def default_metrics(self) -> list[keras.metrics.Metric] | None:
+        """The metrics of `compile(metrics="auto")`."""
         accuracy = self.accuracy_metric()
         return None if accuracy is None else [accuracy]
 
-    def __call__(self, inputs, *args, **kwargs):
-        """Runs the model on a batch, as `call` does, after checking that it is one of ids."""
-        require_ids(inputs)
-        return super().__call__(inputs, *args, **kwargs)
-
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss that Keras differentiates: made from `loss_terms`, unless `compile` was given another."""
-        if not self._loss_is_own:
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Tensor | None = None,
+        training: bool = True,
+    ) -> Tensor:
+        """The loss for Keras: the sum of `loss_terms`, each divided by its weight, or the loss given to `compile`."""
+        if not self._has_own_loss:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        from keras_bert.training.loss import share_of_evaluation, total_loss
+        from keras_bert.training.loss import total_loss
 
-        loss = total_loss(self.loss_terms(y, y_pred, sample_weight))
-        return loss if training else share_of_evaluation(loss, ops.shape(keras.tree.flatten(y_pred)[0])[0])
+        return total_loss(self.loss_terms(y, y_pred, sample_weight))
 
-    def compile(self, optimizer="auto", loss=None, metrics="auto", **kwargs):
-        """Sets optimizer and metrics for training; the loss is the model's own.
+    def compile(
+        self,
+        optimizer: Any = "auto",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = "auto",
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Configures training, with Keras' arguments; the loss is the model's own.
 
         Args:
-            optimizer: a Keras optimizer or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
-            loss: None for the model's own loss. A Keras loss object or function replaces it.
-            metrics: as in Keras; "auto" takes those that fit the problem, and "accuracy" is that of the problem, too.
-            **kwargs: as in Keras.
+            optimizer: any Keras optimizer, or its name; "auto" is `BertAdamW(5e-5)`, without a schedule.
+            loss: None for the model's own loss. A Keras loss object or function replaces it; training then is Keras'
+                own step.
+            metrics: as in Keras; "auto" is those that fit the problem, and "accuracy" means the problem's own.
+            jit_compile: whether XLA compiles the forward and backward pass, once per shape of a batch. "auto" is False:
+                batches have many shapes.
+            loss_weights, weighted_metrics, run_eagerly, steps_per_execution, auto_scale_loss: as in Keras.
 
         Raises:
-            ValueError: if the loss is a name: Keras would build it for probabilities, and this model gives logits; if
+            ValueError: if the loss is a name: Keras would compute it from probabilities, and outputs are logits; if
                 the model has no such metrics.
         """
         if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
@@ -152,9 +175,12 @@ class BertHead(keras.Model):
                 f"loss={loss!r} would be computed as if the outputs were probabilities, but they are logits. "
                 "Leave `loss` out: the model has its own. Or pass a loss object built with from_logits=True."
             )
+        if loss is not None and getattr(self, "class_weights", None) is not None:
+            raise ValueError("class_weights are part of the model's own loss; leave out either them or loss=")
+        is_tensorflow = keras.backend.backend() == "tensorflow"
         if isinstance(optimizer, str) and optimizer == "auto":
-            if keras.backend.backend() != "tensorflow":
-                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; give a Keras optimizer')
+            if not is_tensorflow:
+                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; pass a Keras optimizer')
             from keras_bert.training.optimizer import BertAdamW
 
             optimizer = BertAdamW(learning_rate=5e-5)
@@ -162,14 +188,34 @@ class BertHead(keras.Model):
             metrics = self.default_metrics()
         else:
             metrics = self._named_metrics(metrics)
-        if kwargs.get("weighted_metrics") is not None:
-            kwargs["weighted_metrics"] = self._named_metrics(kwargs["weighted_metrics"])
-        self._loss_is_own = loss is None
-        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+        self._has_own_loss = loss is None
+        uses_own_step = is_tensorflow and self._has_own_loss
+        self._jit_compiles_step = uses_own_step and jit_compile is True
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            loss_weights=loss_weights,
+            metrics=metrics,
+            weighted_metrics=None if weighted_metrics is None else self._named_metrics(weighted_metrics),
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution,
+            jit_compile=False if uses_own_step else jit_compile,
+            auto_scale_loss=auto_scale_loss,
+        )
 
-    def _named_metrics(self, metrics):
-        """Metrics with the head's own accuracy in the place of the name: Keras guesses it from shapes, takes several
-        labels for one-hot rows, and counts what has no label."""
+    def get_compile_config(self) -> dict[str, Any]:
+        """What `compile` was given, for saving."""
+        config = super().get_compile_config()
+        return {**config, "jit_compile": self._jit_compiles_step or self.jit_compile} if self.compiled else config
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model as the saved one was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def _named_metrics(self, metrics: Any) -> Any:
+        """Replaces the name "accuracy" by the head's own metric: Keras guesses it from shapes, takes several labels for
+        one-hot rows, and counts what has no label."""
         if metrics is None or self.accuracy_metric() is None:
             return metrics
         metrics = metrics if isinstance(metrics, (list, tuple, dict)) else [metrics]
@@ -177,168 +223,405 @@ class BertHead(keras.Model):
             lambda metric: self.accuracy_metric() if metric in ACCURACY_NAMES else metric, metrics
         )
 
-    def compile_from_config(self, config):
-        """Compiles a loaded model as the saved one was."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        self.optimizer.build(self.trainable_variables)
+    # === Training, evaluation and prediction ===
 
-    def make_train_function(self, force=False):
-        """Keras' own, after the optimizer's variables are made: within the function, it would be traced twice."""
-        if keras.backend.backend() == "tensorflow" and not self.optimizer.built:
+    def make_train_function(self, force: bool = False) -> Any:
+        """Makes Keras' train function, and before it the variables of optimizer and step."""
+        if keras.backend.backend() == "tensorflow":
             with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+                if not self.optimizer.built:  # within the function, it would be traced twice
+                    self.optimizer.build(self.trainable_variables)
+                self._make_fit_step(force or self.train_function is None)
         return super().make_train_function(force)
 
-    def require_compiled(self, method):
-        """Raises unless the model was compiled.
+    def make_test_function(self, force: bool = False) -> Any:
+        """Makes Keras' test function."""
+        if keras.backend.backend() == "tensorflow":
+            with self.distribute_strategy.scope():
+                self._make_fit_step(False)
+        return super().make_test_function(force)
+
+    def _make_fit_step(self, force: bool) -> None:
+        if not self._has_own_loss:
+            self._fit.step = None
+        elif force or self._fit.step is None:
+            from keras_bert.models.fit import FitStep  # here, as it needs TensorFlow
+
+            self._fit.step = FitStep(self, self._fit.seed, self._jit_compiles_step)
+
+    def train_step(self, *args: Any) -> Any:
+        """Keras' hook: trains on a batch, by the step of the `Trainer` unless `compile` was given a loss."""
+        step = self._fit.step
+        return super().train_step(*args) if step is None else step.train(*args)
+
+    def test_step(self, *args: Any) -> Any:
+        """Keras' hook: evaluates a batch."""
+        step = self._fit.step
+        return super().test_step(*args) if step is None else step.evaluate(*args)
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        # Private to Keras, overridden here only (test_fit.py fails if it goes). Under a distribution strategy Keras
+        # draws a first batch to see its shapes, and averages it over the replicas, which fails if their rows differ.
+        if self._fit.batch_spec is not None and iterator is not None:
+            iterator, data_batch = None, self._fit.batch_spec
+        super()._maybe_symbolic_build(iterator, data_batch)
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        class_weight: Mapping[Any, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int = 1,
+    ) -> keras.callbacks.History:
+        """Trains on texts or ids; Keras' `fit` with the same arguments.
+
+        Texts are tokenized once and batched by length, in an order that the model's seed and the epoch determine:
+        `fit` called for one epoch three times is `fit` for three epochs.
 
         Args:
-            method: str, the name of what is to be called, for the message.
+            x: texts, ids, or both in other containers:
+                texts: a list, array or pandas Series; a dict or DataFrame with the columns that the class names.
+                ids: a dict of int arrays [examples, length], or `TokenizedExamples`.
+                A batched tf.data.Dataset of `(x, y)` or `(x, y, sample_weight)`, a generator of batches of ids, or a
+                `keras.utils.PyDataset`: Keras takes their batches as they come.
+            y: labels, as `encode_labels` takes them; None if `x` brings them: a dataset, or a dict or DataFrame with
+                the column of labels.
+            batch_size: examples per batch; 32 if None.
+            validation_split: fraction of the examples, the last ones, to evaluate on.
+            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, texts or ids.
+            shuffle: whether the order changes with every epoch; False keeps the order given, without length buckets.
+            class_weight: weight by label name or number.
+            sample_weight: float array [examples]. The loss is the weighted mean: divided by the sum of the weights
+                (Keras divides by the number of rows).
+            epochs, verbose, callbacks, initial_epoch, steps_per_epoch, validation_steps, validation_batch_size,
+            validation_freq: as in Keras.
+
+        Returns:
+            Keras' History.
 
         Raises:
-            ValueError: if it was not.
+            ValueError, TypeError: on labels, texts or ids that do not fit the model.
         """
+        self.require_compiled("fit")
+        self.check_distribution()
+        x, y = separate_labels(as_list(x), y, self.label_column)
+        if validation_split:
+            if validation_data is not None:
+                raise ValueError("give either validation_split or validation_data, not both")
+            (x, y, sample_weight), validation_data = self._split(x, y, sample_weight, validation_split)
+        arguments = {
+            "epochs": epochs,
+            "verbose": verbose,
+            "callbacks": callbacks,
+            "initial_epoch": initial_epoch,
+            "steps_per_epoch": steps_per_epoch,
+            "validation_steps": validation_steps,
+            "validation_freq": validation_freq,
+            "validation_batch_size": validation_batch_size,
+            "validation_data": self._prepare_validation(validation_data, validation_batch_size or batch_size),
+        }
+        if is_stream(x):
+            if y is not None or sample_weight is not None:
+                raise ValueError("a dataset brings its own labels and sample weights: leave y and sample_weight out")
+            weights = self._class_weights(class_weight)
+            class_weights = None if weights is None else dict(enumerate(weights.tolist()))
+            batches = self._prepare_stream(x)
+            arguments["class_weight"] = class_weights
+            return self._fit_on((batches, getattr(batches, "element_spec", None)), None, arguments)
+        examples = self._examples(x, y, sample_weight, class_weight)
+        if keras.backend.backend() != "tensorflow":
+            return super().fit(**arrays_of(examples), batch_size=batch_size, shuffle=shuffle, **arguments)
+        from keras_bert.data.batching import BUCKET_STEP, BatchPlan  # here, as they need TensorFlow
+        from keras_bert.models.fit import EpochCallback, training_dataset
+
+        bucket_step = BUCKET_STEP if self.batches_by_length and shuffle else None
+        plan = BatchPlan(
+            examples.lengths,
+            checked_batch_size(DEFAULT_BATCH_SIZE if batch_size is None else batch_size),
+            None,
+            bucket_step,
+            self._fit.seed if shuffle else None,
+        )
+        epoch_callback = EpochCallback(0 if initial_epoch else self._fit.epochs_trained)
+        if isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks.append(epoch_callback)
+        else:
+            callbacks = [epoch_callback, *([] if callbacks is None else keras.tree.flatten(callbacks))]
+        batches = training_dataset(examples, plan, epoch_callback.epoch, self.distribute_strategy)
+        arguments["callbacks"] = callbacks
+        history = self._fit_on(batches, self._mean_loss_weights(examples, plan), arguments)
+        self._fit.epochs_trained = int(epoch_callback.epoch) + 1
+        return history
+
+    def _mean_loss_weights(self, examples: Examples, plan: BatchPlan) -> dict[str, float] | None:
+        from keras_bert.training.loss import mean_loss_weights
+
+        return mean_loss_weights(self, examples, plan) if self._has_own_loss else None
+
+    def _fit_on(self, batches: tuple[Any, Any], mean_loss_weights: Any, arguments: dict[str, Any]) -> Any:
+        """Keras' `fit` on batches of ids (and their spec)."""
+        dataset, spec = batches
+        if keras.backend.backend() == "tensorflow":
+            self.make_train_function()
+            if self._fit.step is not None:
+                self._fit.step.set_mean_loss_weights(mean_loss_weights)
+            self._fit.batch_spec = _keras_tensors(spec)
+        try:
+            return super().fit(dataset, shuffle=False, **arguments)
+        finally:
+            self._fit.validation_batches = None
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Computes loss and metrics on texts or ids; Keras' `evaluate` with the same arguments.
+
+        Args:
+            x, y, batch_size, sample_weight: as for `fit`.
+            verbose, steps, callbacks, return_dict: as in Keras.
+
+        Returns:
+            What Keras returns: a list of numbers, or a dict with `return_dict=True`.
+        """
+        arguments = {"verbose": verbose, "steps": steps, "callbacks": callbacks, "return_dict": return_dict, **kwargs}
+        if x is not None and x is self._fit.validation_batches:  # called by Keras' fit
+            return super().evaluate(x, **arguments)
+        self.require_compiled("evaluate")
+        self.check_distribution()
+        x, y = separate_labels(as_list(x), y, self.label_column)
+        if is_stream(x):
+            return super().evaluate(self._prepare_stream(x), **arguments)
+        if keras.backend.backend() != "tensorflow":
+            examples = self._examples(x, y, sample_weight)
+            return super().evaluate(**arrays_of(examples), batch_size=batch_size, **arguments)
+        batches, spec = self._evaluation_batches(x, y, sample_weight, batch_size)
+        self._fit.batch_spec = _keras_tensors(spec)
+        return super().evaluate(batches, **arguments)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping[Any, float] | None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Trains on a single batch of texts or ids; Keras' `train_on_batch` with the same arguments."""
+        self.require_compiled("train_on_batch")
+        self.make_train_function()
+        if self._fit.step is not None:
+            self._fit.step.set_mean_loss_weights(None)
+        inputs, labels, weights = self._single_batch(x, y, sample_weight, class_weight)
+        return super().train_on_batch(inputs, labels, weights, return_dict=return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """Evaluates a single batch of texts or ids; Keras' `test_on_batch` with the same arguments."""
+        self.require_compiled("test_on_batch")
+        inputs, labels, weights = self._single_batch(x, y, sample_weight)
+        return super().test_on_batch(inputs, labels, weights, return_dict=return_dict)
+
+    # === A caller's data ===
+
+    def encode_labels(self, labels: Any) -> Any:
+        """Encodes labels as the numbers that the loss takes."""
+        return np.asarray(labels)
+
+    def label_classes(self, examples: Any = None) -> list[str] | None:
+        """The names of the classes that `class_weight` in `fit` refers to; None if labels are not classes."""
+        return None
+
+    def training_examples(self, examples: Any) -> Any:
+        """Tokenized examples as they are trained on."""
+        return examples
+
+    def tokenize(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
+        """Tokenizes texts and encodes their labels.
+
+        Args:
+            x, y, sample_weight: texts as for `fit`; without labels if `y` is None.
+
+        Returns:
+            `keras_bert.data.tokenized_examples.TokenizedExamples`, which `fit`, `evaluate` and `predict` take as well.
+
+        Raises:
+            ValueError, TypeError: on texts or labels that do not fit the model, or without a preprocessor.
+        """
+        x, y = separate_labels(as_list(x), y, self.label_column)
+        return self._labelled_examples(x, y, sample_weight)
+
+    def _examples(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
+        """A caller's texts or ids in memory as examples with labels, as they are trained on."""
+        examples = self.training_examples(self._labelled_examples(x, y, sample_weight, class_weight))
+        if examples.labels is None:
+            raise ValueError("there are no labels: y is None")
+        return examples
+
+    def _labelled_examples(self, x: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> Any:
+        if is_examples(x):
+            if y is not None or sample_weight is not None or class_weight is not None:
+                raise ValueError("tokenized examples bring their own labels and weights: leave y and the weights out")
+            return x
+        labels = None if y is None else self.encode_labels(to_mapping(y))
+        if is_ids(x):
+            ids = self._checked_ids(to_mapping(x))
+            _check_lengths(len(ids["token_ids"]), y=y, sample_weight=sample_weight)
+            examples = padded_examples(ids, labels, self.has_token_labels)
+        else:
+            columns = self._columns(x)
+            num_texts = len(next(iter(columns.values())))
+            _check_lengths(num_texts, y=y, sample_weight=sample_weight)
+            if not num_texts:
+                raise ValueError("there are no texts")
+            examples = self.tokenize_columns(columns, labels)
+        self._set_weights(examples, sample_weight, self._class_weights(class_weight, examples))
+        return examples
+
+    def _set_weights(self, examples: Any, sample_weight: Any, class_weights: np.ndarray | None) -> None:
+        """Sets the weights of examples, which are those of their classes as well."""
+        if sample_weight is not None:
+            sample_weight = np.asarray(to_mapping(sample_weight), "float32")
+            if sample_weight.ndim != 1:
+                raise ValueError(f"sample_weight must have the shape [examples], got {sample_weight.shape}")
+            sample_weight = self.example_weights(examples, sample_weight)
+        if class_weights is not None:
+            weights = class_weights[np.maximum(examples.labels, 0)]
+            if sample_weight is not None:
+                if weights.shape != sample_weight.shape:  # weights of rows, and of the classes of tokens
+                    sample_weight = np.repeat(sample_weight, examples.row_lengths)
+                weights = weights * sample_weight
+            sample_weight = weights
+        if sample_weight is not None:
+            examples.set_labels(examples.labels, sample_weight)
+
+    def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
+        """The weights of tokenized examples from those of the caller's: the same, unless one text has several rows."""
+        return sample_weight
+
+    def _class_weights(self, class_weight: Any, examples: Any = None) -> np.ndarray | None:
+        """`fit`'s class_weight as an array [classes]."""
+        if class_weight is None:
+            return None
+        classes = self.label_classes(examples)
+        if classes is None:
+            raise ValueError(
+                f"class_weight needs labels that are classes, which those of this {type(self).__name__} are not; use "
+                "sample_weight"
+            )
+        from keras_bert.models.labels import class_weight_list
+
+        return np.asarray(class_weight_list(class_weight, classes), "float32")
+
+    def _prepare_validation(self, data: Any, batch_size: int | None) -> Any:
+        """Validation data as batches for Keras' fit, which passes them on to `evaluate`."""
+        if data is None:
+            return None
+        if is_stream(data):
+            self._fit.validation_batches = self._prepare_stream(data)
+            return self._fit.validation_batches
+        data = (data,) if isinstance(data, Mapping) or hasattr(data, "columns") else data
+        if not isinstance(data, (tuple, list)) or len(data) not in (1, 2, 3):
+            raise ValueError(
+                f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}"
+            )
+        x, y, sample_weight = (*data, None, None)[:3]
+        x, y = separate_labels(as_list(x), y, self.label_column)
+        if keras.backend.backend() != "tensorflow":
+            arrays = arrays_of(self._examples(x, y, sample_weight))
+            return tuple(part for part in arrays.values() if part is not None)
+        if is_stream(x):
+            self._fit.validation_batches = x
+        else:
+            self._fit.validation_batches, _ = self._evaluation_batches(x, y, sample_weight, batch_size)
+        return self._fit.validation_batches
+
+    def _evaluation_batches(self, x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> Any:
+        from keras_bert.data.batching import BatchPlan  # here, as they need TensorFlow
+        from keras_bert.models.fit import training_dataset
+
+        examples = self._examples(x, y, sample_weight)
+        plan = BatchPlan(examples.lengths, checked_batch_size(DEFAULT_BATCH_SIZE if batch_size is None else batch_size))
+        return training_dataset(examples, plan, 0, self.distribute_strategy)
+
+    def _single_batch(self, x: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Any, Any]:
+        batch = self._whole(self._examples(x, y, sample_weight, class_weight))
+        return (*batch, None)[:3]
+
+    def _split(self, x: Any, y: Any, sample_weight: Any, fraction: float) -> tuple[tuple[Any, Any, Any], Any]:
+        """Training and validation parts; the last examples are for validation, as in Keras."""
+        if is_stream(x) or is_examples(x):
+            raise ValueError("validation_split needs texts or ids in memory; for other data pass validation_data")
+        columns = {name: to_mapping(values) for name, values in (x if is_ids(x) else self._columns(x)).items()}
+        y, sample_weight = to_mapping(y), to_mapping(sample_weight)
+        number = len(next(iter(columns.values())))
+        _check_lengths(number, y=y, sample_weight=sample_weight)
+        cut = int(number * (1 - fraction))
+        if not 0 < cut < number:
+            raise ValueError(f"validation_split={fraction} of {number} examples leaves one of the two parts empty")
+
+        def part(rows: slice) -> tuple[Any, Any, Any]:
+            columns_of_part = {name: values[rows] for name, values in columns.items()}
+            return (
+                columns_of_part,
+                None if y is None else _rows(y, rows),
+                None if sample_weight is None else sample_weight[rows],
+            )
+
+        return part(slice(cut)), part(slice(cut, None))
+
+    def require_compiled(self, method: str) -> None:
+        """Raises ValueError unless the model was compiled."""
         if not self.compiled:
             raise ValueError(
                 f"compile the model before `{method}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
             )
 
-    def next_shuffle_seed(self):
-        """A seed for each call of `fit`, or repeated calls would all visit the examples in one order: int."""
-        self._fits += 1
-        if self.seed is None:
-            return int(np.random.randint(2**31))
-        return derive_seed(self.seed, f"fit {self._fits}")
+    def check_distribution(self) -> None:
+        """Raises ValueError if Keras cannot train under the model's strategy."""
+        super().check_distribution()
+        strategy = getattr(self, "distribute_strategy", None)
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
+            from keras_bert.models.fit import refuse_workers
 
-    def variables_by_path(self):
-        """The weights by their path: the encoder's under `encoder/`, those of the head's own layers under their names.
+            refuse_workers(strategy)
 
-        Returns:
-            dict of str to Keras variable.
-        """
-        of_encoder = {id(weight) for weight in self.encoder.weights}
-        own = {path: weight for path, weight in relative_variables(self).items() if id(weight) not in of_encoder}
-        return {**self.encoder.variables_by_path("encoder/"), **own}
-
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
-            "freeze": self.freeze,
-            "seed": self.seed,
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "trainable": self.trainable,
-        }
+        return {**super().get_config(), "freeze": self.freeze, "seed": self.seed}
 
-    @classmethod
-    def from_config(cls, config):
-        """A model from `get_config`; the weights start anew."""
-        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
-        if config["preprocessor"] is not None:
-            config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
-        return cls(**config)
 
-    @staticmethod
-    def preprocessor_class():
-        """The class of the preprocessor, which needs TensorFlow and is imported when it is needed."""
-        from keras_bert.text.preprocessor import BertPreprocessor
+def _rows(labels: Any, rows: slice) -> Any:
+    return {name: values[rows] for name, values in labels.items()} if isinstance(labels, Mapping) else labels[rows]
 
-        return BertPreprocessor
 
-    def require_preprocessor(self):
-        """Raises unless the model has a preprocessor.
+def _check_lengths(num_examples: int, **parts: Any) -> None:
+    for name, values in parts.items():
+        if values is not None and not isinstance(values, Mapping) and len(values) != num_examples:
+            raise ValueError(f"there are {num_examples} examples, but {name} has {len(values)}")
 
-        Raises:
-            ValueError: if it has none; the message says how it gets one.
-        """
-        if self.preprocessor is None:
-            raise ValueError(
-                f"a {type(self).__name__} that reads texts needs a preprocessor, and this one was made without; give "
-                f"preprocessor={self.preprocessor_class().__name__}(tokenizer), or read a checkpoint with a vocabulary"
-            )
 
-    @classmethod
-    def from_checkpoint(cls, path, **kwargs):
-        """A model on the weights of somebody's checkpoint."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_preset(cls, name, **kwargs):
-        """A model by the name of a preset; `from_checkpoint` of the folder that the name stands for.
-
-        Args:
-            name: str. One of `keras_bert.weights.preset_names.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A model of this class.
-
-        Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
-        """
-        from keras_bert.weights.preset_names import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
-
-    def save_checkpoint(self, path, tokenizer=None, dtype="float32", **encoder_arguments):
-        """Writes weights, labels and tokenizer as a Hugging Face folder, for `from_checkpoint` and, if the encoder is a
-        single bidirectional BERT, their library. It does not hold the preprocessor's lengths, freeze, seed and dtype.
-
-        Args:
-            path: str or Path of the folder to write.
-            tokenizer: a `BertTokenizer`, whose vocabulary is written, too; None is the preprocessor's, if there is one.
-            dtype: str. The type that weights are stored in: "float32", or "bfloat16", which takes half the space.
-            **encoder_arguments: arguments of the encoder that the folder states in place of its own, for example the
-                `hidden_dropout_prob` that fine-tuning is to have where pre-training had none.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if there is something at `path`.
-            ValueError: if the vocabulary is not the encoder's, or on another dtype.
-        """
-        from keras_bert.models.pretrained import write_checkpoint
-
-        if tokenizer is None and self.preprocessor is not None:
-            tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(
-            path,
-            self.encoder,
-            self.variables_by_path(),
-            tokenizer,
-            self.classifier_arguments(),
-            dtype,
-            encoder_arguments,
-        )
-
-    def classifier_arguments(self):
-        """What a checkpoint says of this head beside its weights: dict as in a
-        `keras_bert.weights.checkpoint.Checkpoint`, or None."""
+def _keras_tensors(spec: Any) -> Any:
+    """The spec of a dataset's batches, as Keras builds models and metrics from."""
+    if spec is None:
         return None
-
-
-def check_preprocessor(preprocessor, encoder):
-    """Refuses a preprocessor whose ids the encoder cannot take.
-
-    Args:
-        preprocessor: a `BertPreprocessor`.
-        encoder: a `BertEncoder`.
-
-    Raises:
-        ValueError: if vocabulary or length do not fit.
-    """
-    words = preprocessor.tokenizer.vocab_size
-    if words != encoder.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {words} wordpieces and the encoder {encoder.vocab_size} embeddings (vocab_size); "
-            "they must come from the same checkpoint"
-        )
-    if preprocessor.sequence_length > encoder.max_position_embeddings:
-        raise ValueError(
-            f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
-            "positions (max_position_embeddings)"
-        )
+    return keras.tree.map_structure(lambda part: keras.KerasTensor([None, *part.shape[1:]], part.dtype.name), spec)

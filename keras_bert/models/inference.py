@@ -1,73 +1,58 @@
 """The loop of `predict`: batches of ids through a model, two at a time."""
 
+from __future__ import annotations
+
 import collections
 import concurrent.futures
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_bert.models.head import PREDICTION_BATCH_SIZE
+if TYPE_CHECKING:
+    import tensorflow as tf
 
+    from keras_bert.data.batching import Examples
+
+DEFAULT_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
 # One batch leaves cores idle between its operations; a second one fills the gaps (a quarter faster on 2 cores, and a
-# third one gains nothing more; see docs/performance.md).
+# third gains nothing more; see docs/performance.md).
 _BATCHES_AT_ONCE = 2
 
 
 class Predictor:
-    """Runs a model on a dataset of ids, by one compiled function for all their shapes.
+    """Runs a model on a dataset of ids, by one compiled function for all shapes.
 
     Keras' own loop compiles one for each of the first shapes, waits between batches, and fails under several workers.
-    The compiled functions are kept, in an object that Keras does not look into. On several replicas each takes a part
-    of every batch; of several workers each computes everything.
+    The compiled functions are kept here, where Keras does not track them. On several replicas each takes a share of
+    every batch; of several workers each computes everything.
 
     Args:
-        call: function of a model and a batch of ids that gives a tensor, one row an example; None calls the model.
-
-    Example:
-
-    >>> from keras_bert.data.in_memory import text_batches, trim_padding
-    >>> encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=2)
-    >>> model = keras_bert.BertClassifier(encoder, labels=["bad", "good"])
-    >>> names = ("padding_mask", "segment_ids", "token_ids")
-    >>> batches = text_batches({name: np.ones([3, 5], "int32") for name in names}, trim_padding, 2)
-    >>> Predictor()(model, batches, verbose=0).shape
-    (3, 2)
+        call: from a model and a batch of ids to a structure of tensors, rows first; None calls the model.
     """
 
-    def __init__(self, call=None):
+    def __init__(self, call: Callable[[Any, Any], Any] | None = None):
         self._call = call or (lambda model, batch: model(batch, training=False))
-        self._functions = {}
+        self._functions: dict[Any, Any] = {}
 
-    def __call__(self, model, batches, verbose):
-        """The model's outputs, one after another.
-
-        Args:
-            model, batches, verbose: as for `outputs_of_batches`.
-
-        Returns:
-            NumPy array, one row an example.
-        """
-        return np.concatenate(self.outputs_of_batches(model, batches, verbose))
-
-    def outputs_of_batches(self, model, batches, verbose):
-        """The model's outputs, batch by batch.
+    def outputs_by_batch(self, model: keras.Model, batches: tf.data.Dataset, verbose: int | str = 0) -> list[Any]:
+        """The model's outputs batch by batch, as structures of NumPy arrays.
 
         Args:
-            model: a Keras model that takes dicts of ids.
-            batches: tf.data.Dataset of such dicts, of a known number of batches.
+            model: takes dicts of ids.
+            batches: dicts of ids, a known number of batches.
             verbose: as in Keras' `predict`.
-
-        Returns:
-            list of NumPy arrays, one row an example.
         """
         import tensorflow as tf
 
         forward = self._compiled(model, batches.element_spec)
-        device = tf.zeros([]).device  # where the caller's scope puts things; threads do not inherit it
+        device = tf.zeros([]).device  # of the caller's scope, which threads do not inherit
 
-        def outputs_of(batch):
+        def outputs_of(batch: Any) -> Any:
             with tf.device(device):
-                return forward(batch).numpy()
+                return keras.tree.map_structure(lambda tensor: tensor.numpy(), forward(batch))
 
         progress = keras.utils.Progbar(int(batches.cardinality()), verbose=1 if verbose == "auto" else verbose)
         outputs = []
@@ -77,40 +62,70 @@ class Predictor:
                 progress.update(len(outputs))
         return outputs
 
-    def outputs_of_examples(self, model, examples, batch_size, verbose):
-        """The model's outputs for tokenized examples, those of like length together.
+    def outputs_by_example(
+        self, model: keras.Model, examples: Examples, batch_size: int | None = None, verbose: int | str = 0
+    ) -> list[tuple[np.ndarray, Any]]:
+        """The model's outputs for tokenized examples, batched by length.
 
         Args:
-            model, verbose: as for `outputs_of_batches`.
-            examples: `TokenizedExamples`; labels are not looked at.
-            batch_size: int. Examples in a batch; 64 if None.
+            model: takes dicts of ids.
+            examples: `TokenizedExamples` or `PaddedExamples`; labels are ignored.
+            batch_size: examples per batch; 64 if None.
+            verbose: as in Keras' `predict`.
 
         Returns:
-            list, for each batch a pair: int array, the numbers of its examples, and their outputs, an array with one
-            row for each.
+            Per batch, the numbers of its examples, and their outputs, rows first.
         """
         from keras_bert.data.batching import sorted_batches
         from keras_bert.training.strategy import needs_static_shapes
 
-        is_static = needs_static_shapes(model.distribute_strategy)
-        batches, order = sorted_batches(examples, batch_size or PREDICTION_BATCH_SIZE, is_static)
-        outputs = self.outputs_of_batches(model, batches, verbose)
-        numbers = np.split(order, np.cumsum([len(output) for output in outputs])[:-1])
-        # A last batch of static shape ends with rows of padding.
-        return [(of_batch, output[: len(of_batch)]) for of_batch, output in zip(numbers, outputs, strict=True)]
+        strategy, batch_size = model.distribute_strategy, batch_size or DEFAULT_BATCH_SIZE
+        if is_static := needs_static_shapes(strategy):
+            batch_size += -batch_size % strategy.num_replicas_in_sync  # a static shape for each replica
+        batches, order = sorted_batches(examples, batch_size, is_static)
+        outputs = self.outputs_by_batch(model, batches, verbose)
+        starts = np.arange(0, len(order), batch_size)
+        results = []
+        for numbers, output in zip(np.split(order, starts[1:]), outputs, strict=True):
+            rows = slice(len(numbers))  # a last batch of static shape ends with rows of padding
+            results.append((numbers, keras.tree.map_structure(operator.itemgetter(rows), output)))
+        return results
 
-    def _compiled(self, model, spec):
+    def outputs_of_examples(
+        self,
+        model: keras.Model,
+        examples: Examples,
+        batch_size: int | None = None,
+        verbose: int | str = 0,
+        padding: float = 0.0,
+    ) -> Any:
+        """The model's outputs for tokenized examples, in their order, as one structure of arrays, rows first.
+
+        Outputs with a value per token are padded to the longest example with `padding`.
+        """
+        parts = self.outputs_by_example(model, examples, batch_size, verbose)
+
+        def joined(*arrays: np.ndarray) -> np.ndarray:
+            shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
+            result = np.full([len(examples), *shape], padding, arrays[0].dtype)
+            for (numbers, _), array in zip(parts, arrays, strict=True):
+                result[(numbers, *map(slice, array.shape[1:]))] = array
+            return result
+
+        return keras.tree.map_structure(joined, *(outputs for _, outputs in parts))
+
+    def _compiled(self, model: keras.Model, spec: Any) -> Any:
         import tensorflow as tf
 
-        inputs = tuple(sorted(spec.items()))
-        if inputs not in self._functions:
+        key = tuple(sorted(spec.items()))
+        if key not in self._functions:
             function = tf.function(_forward(model, self._call), input_signature=[spec], autograph=False)
             function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread
-            self._functions[inputs] = function
-        return self._functions[inputs]
+            self._functions[key] = function
+        return self._functions[key]
 
 
-def _forward(model, call):
+def _forward(model: keras.Model, call: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """A function from a batch to the model's outputs, on all local replicas of the model's strategy."""
     import tensorflow as tf
 
@@ -120,21 +135,26 @@ def _forward(model, call):
     strategy = getattr(model, "distribute_strategy", tf.distribute.get_strategy())
     if strategy.num_replicas_in_sync == 1:
         return lambda batch: call(model, batch)
-    local_replicas = get_num_local_replicas(strategy)
+    num_replicas = get_num_local_replicas(strategy)
 
-    def on_replica(batch):
+    def on_replica(batch: Any) -> Any:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return call(model, slice_batch(batch, replica % local_replicas, local_replicas))
+        return call(model, slice_batch(batch, replica % num_replicas, num_replicas))
 
-    def on_all(batch):
-        return tf.concat(strategy.experimental_local_results(strategy.run(on_replica, args=(batch,))), axis=0)
+    def on_all(batch: Any) -> Any:
+        outputs = strategy.run(on_replica, args=(batch,))
+        return tf.nest.map_structure(
+            lambda value: tf.concat(strategy.experimental_local_results(value), axis=0), outputs
+        )
 
     return on_all
 
 
-def _in_order(pool, function, batches):
-    """The function's results in the order of the batches, of which only a few are ahead."""
-    waiting = collections.deque()
+def _in_order(
+    pool: concurrent.futures.Executor, function: Callable[[Any], Any], batches: tf.data.Dataset
+) -> Iterator[Any]:
+    """The function's results in the order of the batches, with only a few in flight."""
+    waiting: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
     for batch in batches:
         waiting.append(pool.submit(function, batch))
         if len(waiting) > _BATCHES_AT_ONCE:

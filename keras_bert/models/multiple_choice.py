@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import BertHead
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer
-from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.weights.layout import CHOICE_HEAD
 
 _WARMUP_QUESTIONS = (
@@ -21,7 +21,7 @@ _NEVER = -1e9  # replaces the logit of an empty choice
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertMultipleChoice(TokenizedHead):
+class BertMultipleChoice(BertHead):
     """BERT with one vector whose product with the pooled output of a prompt and a choice is the choice's score (paper,
     section 4.4).
 
@@ -56,7 +56,8 @@ class BertMultipleChoice(TokenizedHead):
     [0]
     """
 
-    text_hint = "Questions are a dict with prompt and choices"
+    column_names = (("prompt", "choices"),)
+    ids_rank = 3
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class BertMultipleChoice(TokenizedHead):
             raise ValueError(f"choices are truncated: the preprocessor has long_texts={preprocessor.long_texts!r}")
         self.dropout = self.dropout_layer(dropout)
         self.score = self.output_layer(1, CHOICE_HEAD)
-        self.complete(trainable)
+        self.finish_init(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the choices of a batch; see the class."""
@@ -108,63 +109,21 @@ class BertMultipleChoice(TokenizedHead):
         """The share of questions whose best choice is the right one."""
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
-    def tokenize(self, x, y=None):
-        """Prompts and their choices as ids, a row for each pair of them.
+    def encode_labels(self, labels):
+        """Numbers of choices, as they are; `tokenize_choices` checks them."""
+        return labels
 
-        Args:
-            x: dict with `prompt`, a list of str, and `choices`, a list of lists of str, of equal length.
-            y: list of int, the number of each question's right choice, from 0; or None.
+    def label_classes(self, examples=None):
+        """The numbers of the choices."""
+        return None if examples is None else [str(number) for number in range(examples.num_choices)]
 
-        Returns:
-            `TokenizedExamples` with choices.
+    def tokenize_columns(self, columns, labels=None):
+        """Tokenizes prompts and their choices, a row per pair of them."""
+        from keras_bert.data.tokenized_examples import log_long_texts, tokenize_choices
 
-        Raises:
-            ValueError: if there is no preprocessor, the numbers of prompts, choices and labels differ, questions have
-                different numbers of choices, or a label is no number of a choice; if a single text stands where a list
-                is meant.
-            TypeError: if a prompt or a choice is not a string.
-
-        Example:
-
-        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains"], True)
-        >>> encoder = keras_bert.BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
-        >>> model = BertMultipleChoice(encoder, keras_bert.BertPreprocessor(tokenizer, sequence_length=8), seed=0)
-        >>> examples = model.tokenize({"prompt": ["it"], "choices": [["rains", "it rains"]]}, [0])
-        >>> len(examples), examples.lengths.tolist()
-        (1, [6])
-        """
-        from keras_bert.data.tokenized_examples import tokenize_choices
-
-        self.require_preprocessor()
-        if not isinstance(x, dict) or set(x) != {"prompt", "choices"}:
-            received = f"a dict with {sorted(x)}" if isinstance(x, dict) else type(x).__name__
-            raise ValueError(f"questions are a dict with prompt and choices, got {received}")
-        return tokenize_choices(x["prompt"], x["choices"], self.preprocessor, y)
-
-    def predict(self, x, batch_size=None, verbose=0):
-        """The logits of the choices of questions, in the order given.
-
-        Args:
-            x: questions as for `tokenize`, or `TokenizedExamples`; or ids or a dataset, as Keras' `predict` takes them.
-            batch_size: int. Questions in a batch; 64 if None.
-            verbose: as in Keras' `predict`.
-
-        Returns:
-            float32 array [questions, choices].
-
-        Raises:
-            ValueError: as `tokenize`.
-        """
-        from keras_bert.data.tokenized_examples import TokenizedExamples
-
-        if not isinstance(x, TokenizedExamples):
-            if not (isinstance(x, dict) and "prompt" in x):
-                return super().predict(x, batch_size, verbose)
-            x = self.tokenize(x)
-        logits = np.empty([len(x), x.choices], "float32")
-        for numbers, output in self.outputs(x, batch_size, verbose):
-            logits[numbers] = output
-        return logits
+        examples = tokenize_choices(columns["prompt"], columns["choices"], self.preprocessor, labels)
+        log_long_texts(examples.token_counts, self.preprocessor)
+        return examples
 
     def probabilities(self, logits):
         """The probabilities of the choices.

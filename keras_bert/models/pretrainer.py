@@ -1,9 +1,13 @@
 """BERT with the two heads that it is pre-trained with."""
 
+from collections.abc import Mapping
+
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
+from keras_bert.io.row_errors import quotation
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.pooler import gather_positions
@@ -64,6 +68,8 @@ class BertPretrainer(BertHead):
     {'masked_logits': (1, 2, 9), 'next_sentence_logits': (1, 2)}
     """
 
+    batches_by_length = False  # instances have a length; batches come as in pre-training
+
     def __init__(
         self,
         encoder,
@@ -91,6 +97,7 @@ class BertPretrainer(BertHead):
         if preprocessor is not None:
             _check_takes_masks(preprocessor)
         self.next_sentence = next_sentence
+        self.loss_names = (MASKED_LM, NEXT_SENTENCE) if next_sentence else (MASKED_LM,)
         self.masked_lm = MaskedLMHead(
             encoder.vocab_size,
             encoder.hidden_act,
@@ -102,7 +109,7 @@ class BertPretrainer(BertHead):
         )
         if next_sentence:
             self.next_sentence_logits = self.output_layer(NEXT_SENTENCE_LOGITS, NEXT_SENTENCE)
-        self.complete(trainable)
+        self.finish_init(trainable)
 
     def call(self, inputs, training=False):
         """Logits of both heads for a batch; see the class."""
@@ -172,6 +179,35 @@ class BertPretrainer(BertHead):
                 given = ops.ones_like(labels["next_sentence_labels"])
             weights[NEXT_SENTENCE] = ops.cast(given, "float32")
         return weights
+
+    def encode_labels(self, labels):
+        """Labels of next sentences, 0 or 1; or, with ids, the dict of labels that `loss_terms` takes."""
+        if isinstance(labels, Mapping):
+            return {name: np.asarray(values) for name, values in labels.items()}
+        labels = np.asarray(labels)
+        if labels.ndim != 1 or not np.isin(labels, (0, 1)).all():
+            raise ValueError(
+                "labels of next sentences must be 0 (the second text follows the first) or 1, one per pair; got "
+                f"{quotation(labels.tolist())}"
+            )
+        return labels.astype("int32")
+
+    def training_examples(self, examples):
+        """Texts as examples with 15% of their tokens masked, anew in every epoch."""
+        from keras_bert.data.masked_examples import MaskedExamples
+        from keras_bert.data.tokenized_examples import TokenizedExamples
+
+        if not isinstance(examples, TokenizedExamples):
+            return examples
+        if self.next_sentence != (examples.labels is not None):
+            raise ValueError(
+                "this BertPretrainer predicts next sentences: pass pairs of texts, and labels y, 0 where the second "
+                "text follows the first and 1 where it does not"
+                if self.next_sentence
+                else "this BertPretrainer has next_sentence=False: leave y out"
+            )
+        tokenizer, length = self.preprocessor.tokenizer, self.preprocessor.sequence_length
+        return MaskedExamples(examples, tokenizer.vocabulary, length, self._fit.seed)
 
     def metric_sums(self, labels, outputs):
         """What the metrics of a batch are made of, so that those of many batches can be added.

@@ -1,15 +1,16 @@
 """BERT that marks the span of a context that answers a question."""
 
+from collections.abc import Mapping
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import ACCURACY_NAMES
+from keras_bert.models.head import ACCURACY_NAMES, BertHead
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer
-from keras_bert.models.tokenized_head import TokenizedHead
 
 _SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
@@ -22,7 +23,7 @@ _WARMUP_TEXTS = (
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertSpanLabeler(TokenizedHead):
+class BertSpanLabeler(BertHead):
     """BERT with a layer that says of every token how well an answer begins, and ends, with it (paper, section 4.2;
     google-research/bert, run_squad.py).
 
@@ -51,14 +52,16 @@ class BertSpanLabeler(TokenizedHead):
     {'start_logits': (1, 5), 'end_logits': (1, 5)}
     """
 
-    text_hint = "Questions and their contexts are for `answer`"
+    column_names = (("question", "context"), ("squad_questions",))
+    label_column = "answer"
+    output_padding = _NEVER
 
     def __init__(
         self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
     ):
         super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
         self.spans = self.output_layer(2, _SPANS)
-        self.complete(trainable)
+        self.finish_init(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the starts and ends of a batch; see the class."""
@@ -104,60 +107,49 @@ class BertSpanLabeler(TokenizedHead):
         """Keras' `compute_metrics`, in which each output has the labels that are its own."""
         return super().compute_metrics(x, dict(zip(_OUTPUTS, (y[:, 0], y[:, 1]), strict=True)), y_pred, sample_weight)
 
-    @staticmethod
-    def predicted(model, batch):
-        """float32 [windows, 2, length]: the logits of starts and ends."""
-        outputs = model(batch, training=False)
-        return ops.stack([outputs["start_logits"], outputs["end_logits"]], axis=1)
+    def _columns(self, x):
+        if not isinstance(x, Mapping) and not hasattr(x, "columns"):
+            from keras_bert.data.formats.squad_files import SquadQuestion
 
-    def tokenize(self, x, y=None):
-        """Questions and contexts as windows of ids.
+            x = list(x)
+            if x and all(isinstance(question, SquadQuestion) for question in x):
+                self.require_preprocessor()
+                return {"squad_questions": x}
+        return super()._columns(x)
 
-        Args:
-            x: dict with `question` and `context`, lists of str of equal length; or an iterable of `SquadQuestion`, as
-                `keras_bert.data.formats.squad_files.read_squad(path, to_train=True)` gives, which bring their answers.
-            y: list, for each question the answer's first character and one past its last, in the context, or None where
-                the context has no answer. None for questions without labels.
+    def encode_labels(self, labels):
+        """Spans of characters, as they are: they become positions of tokens with their contexts."""
+        return list(labels)
 
-        Returns:
-            `TokenizedExamples`, a row for each window.
-
-        Raises:
-            ValueError: if there is no preprocessor, the numbers differ, or an answer is not in its context; if a single
-                text stands where a list is meant; if a `SquadQuestion` lacks the place of its answer.
-            TypeError: if a question or a context is not a string, or one of an iterable no `SquadQuestion`.
-
-        Example:
-
-        >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
-        >>> encoder = keras_bert.BertEncoder(7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, seed=0)
-        >>> labeler = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=0)
-        >>> labeler.tokenize({"question": ["Where?"], "context": ["In Paris"]}, [(3, 8)]).labels.tolist()
-        [[5, 5]]
-        """
+    def tokenize_columns(self, columns, labels=None):
+        """Tokenizes questions and contexts as windows, a row per window."""
         from keras_bert.data.formats.squad_files import question_of_span
         from keras_bert.data.tokenized_questions import tokenize_questions
 
-        self.require_preprocessor()
-        if not isinstance(x, dict):
-            if y is not None:
-                raise ValueError("`SquadQuestion`s bring their answers: leave y out, or give a dict of texts")
-            return tokenize_questions(x, self.preprocessor, to_train=True).windows
-        if set(x) != {"question", "context"}:
-            raise ValueError(f"questions are a dict with question and context, got one with {sorted(x)}")
-        texts, contexts = (text_column(x[name], name) for name in ("question", "context"))
-        spans = [None] * len(texts) if y is None else list(y)
-        if not len(spans) == len(texts) == len(contexts):
-            raise ValueError(
-                f"there must be a context and an answer for each question; got {len(texts)} questions, "
-                f"{len(contexts)} contexts and {len(spans)} answers"
-            )
-        questions = [
-            question_of_span(str(number), question, context, span)
-            for number, (question, context, span) in enumerate(zip(texts, contexts, spans, strict=True))
-        ]
-        return tokenize_questions(questions, self.preprocessor, to_train=y is not None).windows
+        if "squad_questions" in columns:
+            questions = columns["squad_questions"]
+            if labels is not None:
+                raise ValueError("`SquadQuestion`s bring their answers: leave y out, or pass a dict of texts")
+            has_answers = all(q.is_impossible or q.first_word is not None for q in questions)
+        else:
+            texts, contexts = (text_column(columns[name], name) for name in ("question", "context"))
+            if not len(texts) == len(contexts):
+                raise ValueError(
+                    f"there are {len(texts)} questions and {len(contexts)} contexts; give one per question"
+                )
+            has_answers = labels is not None
+            spans = labels if has_answers else [None] * len(texts)
+            questions = [
+                question_of_span(str(number), question, context, span)
+                for number, (question, context, span) in enumerate(zip(texts, contexts, spans, strict=True))
+            ]
+        tokenized = tokenize_questions(questions, self.preprocessor, to_train=has_answers)
+        tokenized.windows.caller_rows = tokenized.rows
+        return tokenized.windows
+
+    def example_weights(self, examples, sample_weight):
+        """The weight of each window is that of its question."""
+        return sample_weight[examples.caller_rows]
 
     def predict_logits(self, windows, batch_size=None, verbose=0):
         """The logits of tokenized windows.
@@ -170,11 +162,8 @@ class BertSpanLabeler(TokenizedHead):
         Returns:
             A pair of float32 arrays [windows, longest], of the starts and the ends; -1e9 behind a window's own tokens.
         """
-        logits = np.full([2, len(windows), int(windows.lengths.max())], _NEVER, "float32")
-        for numbers, output in self.outputs(windows, batch_size, verbose):
-            length = min(output.shape[2], logits.shape[2])
-            logits[:, numbers, :length] = np.moveaxis(output, 1, 0)[:, :, :length]
-        return tuple(logits)
+        outputs = self.predict(windows, batch_size, verbose)
+        return tuple(outputs[name][:, : int(windows.lengths.max())] for name in _OUTPUTS)
 
     def answer(self, questions, contexts, n_best=1, max_answer_length=30, null_threshold=None):
         """Answers questions from their contexts.

@@ -1,341 +1,411 @@
-"""What every head that reads text has in common: texts in, Keras' own `fit`, results in the caller's order."""
+"""Base class of models that read texts: an encoder and a preprocessor, `predict` on texts or ids, and checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_bert.data.columns import text_columns
-from keras_bert.models.head import DEFAULT_BATCH_SIZE, PREDICTION_BATCH_SIZE, BertHead
-from keras_bert.models.inference import Predictor
+from keras_bert.data.columns import text_columns, to_mapping
+from keras_bert.io.row_errors import quotation
+from keras_bert.models.encoder import require_ids
+from keras_bert.models.inference import DEFAULT_BATCH_SIZE, Predictor
+from keras_bert.models.pretrained import relative_variables
+from keras_bert.typing import PathLike
+
+if TYPE_CHECKING:
+    from keras_bert.data.tokenized_examples import TokenizedExamples
+    from keras_bert.text.tokenizer import BertTokenizer
 
 
-class TextModel(BertHead):
-    """A head that carries its preprocessor, so that `fit`, `evaluate` and `predict` take texts as well as ids.
+class TextModel(keras.Model):
+    """A Keras model on top of an encoder that predicts from raw texts as well as from ids.
 
-    Texts are a list or array of strings, a tuple of two of them for pairs, a dict (`text`, or `text_a` and `text_b`),
-    or a batched tf.data.Dataset of these. Ids are a dict of int arrays [examples, length], or a batched dataset of such
-    dicts.
-
-    A subclass has an `encoder`, says how its labels become numbers (`encode_labels`) and what its losses are
-    (`loss_terms`); Keras' loss is made from the latter.
+    A subclass names its columns of texts and tokenizes them (`tokenize_columns`).
 
     Args:
-        encoder, preprocessor, freeze, name, dtype: as for `BertHead`.
-        seed: int or None. Seed of the new layers, and of the order in which `fit` visits the texts.
+        encoder: `BertEncoder`, `BiLstmEncoder` or `TwoDirectionEncoder`.
+        preprocessor: makes ids of texts for this model; None for a model that takes ids only.
+        name, dtype: as for every Keras model; the dtype defaults to the encoder's.
 
     Raises:
-        ValueError: as `BertHead`.
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    # The columns of texts that the model takes, in its alternatives; and that of labels in dicts and DataFrames.
+    column_names: tuple[tuple[str, ...], ...] = (("text",), ("text_a", "text_b"))
+    label_column = "label"
+    # The rank of ids: 2, or 3 for [examples, choices, length].
+    ids_rank = 2
+    # What outputs with a value per token have behind the tokens of a row.
+    output_padding = 0.0
+    has_token_labels = False
+
+    def __init__(self, encoder: keras.Model, preprocessor: Any = None, name: str | None = None, dtype: Any = None):
+        super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
+        if preprocessor is not None:
+            check_preprocessor(preprocessor, encoder)
+        self.encoder = encoder
+        self.preprocessor = preprocessor
         self._predictor = Predictor()
 
-    def encode_labels(self, labels):
-        """Labels as a user writes them, as numbers."""
-        raise NotImplementedError
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the variables of the head's own layers; the encoder has its own already."""
+        for layer in self.layers:
+            if not layer.built:
+                layer.build((None, self.encoder.hidden_size))
+        self.built = True
 
-    def encode_labels_in_graph(self, labels):
-        """Labels from a dataset, as numbers."""
-        return labels
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model on a batch of ids, as `call` does."""
+        require_ids(inputs)
+        return super().__call__(inputs, *args, **kwargs)
 
-    def label_spec(self):
-        """What `encode_labels` gives for a batch of unknown size, as a `keras.KerasTensor`."""
-        raise NotImplementedError
-
-    def class_weights_by_id(self, class_weight):
-        """`fit`'s class_weight as a dict of label number to weight, or None."""
-        if class_weight is None:
-            return None
-        raise ValueError("class_weight in `fit` needs single labels; this model has none")
-
-    def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", **kwargs):
-        """Trains on texts or ids; Keras' `fit` with the same arguments.
-
-        Args:
-            x: texts or ids, as the class says; a dataset gives `(x, y)` or `(x, y, sample_weight)` and is already
-                batched. A generator or `keras.utils.PyDataset` of ids and numbers is handed to Keras as it is.
-            y: labels, as `encode_labels` takes them; None with a dataset.
-            batch_size: int. Texts in a batch; 32 if None. A dataset has its own.
-            epochs, verbose: as in Keras.
-            **kwargs: as in Keras. `validation_data` may hold texts too; `class_weight` is a dict of label name or
-                number to weight. With `sample_weight` the loss is the weighted mean, divided by the sum of the weights
-                (Keras divides by the number of rows).
-
-        Returns:
-            A Keras History.
-
-        Raises:
-            ValueError, TypeError: on labels, texts or ids that do not fit the model.
-        """
-        self.require_compiled("fit")
-        self._refuse_windows_on_replicas()
-        sample_weight = kwargs.pop("sample_weight", None)
-        validation_data = kwargs.pop("validation_data", None)
-        validation_split = kwargs.pop("validation_split", 0.0)
-        if validation_split:
-            if validation_data is not None:
-                raise ValueError("give either validation_split or validation_data, not both")
-            (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
-        if validation_data is not None:
-            kwargs["validation_data"] = self._validation_data(
-                validation_data, kwargs.get("validation_batch_size") or batch_size
-            )
-        shuffle, class_weight = kwargs.pop("shuffle", True), kwargs.pop("class_weight", None)
-        inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle, class_weight)
-        return super().fit(**inputs, epochs=epochs, verbose=verbose, **kwargs)
-
-    def evaluate(self, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, **kwargs):
-        """Loss and metrics on texts or ids; Keras' `evaluate` with the same arguments.
-
-        Args:
-            x, y, batch_size, sample_weight: as for `fit`.
-            verbose, **kwargs: as in Keras.
-
-        Returns:
-            What Keras returns: a list of numbers, or a dict with `return_dict=True`.
-        """
-        self.require_compiled("evaluate")
-        self._refuse_windows_on_replicas()
-        if "_use_cached_eval_dataset" in kwargs:  # called by Keras' fit, with data that is ready
-            return super().evaluate(x, y, batch_size, verbose, sample_weight, **kwargs)
-        inputs = self._training_inputs(x, _require_labels(x, y), sample_weight, batch_size, shuffle=False)
-        inputs.pop("shuffle", None)
-        return super().evaluate(**inputs, verbose=verbose, **kwargs)
-
-    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
         """The model's outputs for texts or ids, in the order given; Keras' `predict` with the same arguments.
 
-        What is in memory is sorted by length first, so that a batch holds little padding; the results are put back in
-        order.
+        What is in memory is sorted by length first, so that a batch holds little padding.
 
         Args:
-            x: texts or ids, as for `fit`, without labels; or `TokenizedExamples`, all of which are taken.
-            batch_size: int. Texts in a batch; 64 if None.
+            x: as for `fit`, without labels.
+            batch_size: examples per batch; 64 if None.
             verbose, steps, callbacks: as in Keras.
 
         Returns:
-            NumPy array, one row an example.
+            NumPy arrays as `call` returns tensors, one row per example, or per window where long texts have several.
         """
-        self._refuse_windows_on_replicas()
-        batch_size = _batch_size(PREDICTION_BATCH_SIZE if batch_size is None else batch_size)
-        most = None if steps is None else steps * batch_size
-        examples = self._tokenized(x, most)
-        if examples is not None:
-            from keras_bert.data.batching import sorted_batches
-            from keras_bert.training.strategy import needs_static_shapes
-
-            if is_static := needs_static_shapes(self.distribute_strategy):
-                batch_size += -batch_size % _replicas(self)  # or the replicas' parts had none
-            batches, order = sorted_batches(examples, batch_size, is_static)
-        else:
-            batches, order = self._sorted_ids(x, most, batch_size)
-        if batches is None:
-            inputs = self._training_inputs(x, None, None, batch_size, shuffle=False)
-            return super().predict(inputs["x"], inputs.get("batch_size"), verbose, steps, callbacks)
-        if callbacks or self.run_eagerly:
-            outputs = super().predict(batches, verbose=verbose, callbacks=callbacks)
-        else:
-            outputs = self._predictor(self, batches, verbose)
-        return outputs[np.argsort(order)]  # without rows of padding, which come last
-
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # Under a distribution strategy Keras takes a first batch here, only to see its shapes, and then begins the data
-        # anew: in another order, if it is shuffled, than on one device. The shapes are known without looking.
-        strategy = self._distribute_strategy
-        if strategy is None:
-            return
-        ids = {name: keras.KerasTensor([None, None], "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
-        with strategy.scope():
-            self._symbolic_build(data_batch=(ids, self.label_spec()))
-
-    def _tokenized(self, x, most):
-        """The first `most` texts of `x` as `TokenizedExamples`, or None if `x` is something else."""
-        columns = self._text_columns(x)
+        self.check_distribution()
+        x, _ = separate_labels(as_list(x), None, self.label_column)
+        if is_stream(x):
+            return super().predict(self._prepare_stream(x), batch_size, verbose, steps, callbacks)
+        batch_size = None if batch_size is None else checked_batch_size(batch_size)
+        columns = None if is_ids(x) or is_examples(x) else self._columns(x)
+        if columns is not None and not any(map(len, columns.values())):
+            ids = np.ones((1,) * (self.ids_rank - 1) + (2,), "int32")
+            outputs = self({name: ids for name in ("token_ids", "padding_mask")}, training=False)
+            return keras.tree.map_structure(lambda tensor: ops.convert_to_numpy(tensor)[:0], outputs)
+        examples = self._unlabelled_examples(x if columns is None else columns)
         if keras.backend.backend() != "tensorflow":
-            return None
-        from keras_bert.data.in_memory import log_long_texts, treatment_of_long_texts
-        from keras_bert.data.tokenized_examples import TokenizedExamples, tokenize_examples
+            return super().predict(arrays_of(examples)["x"], batch_size, verbose, steps, callbacks)
+        if callbacks or self.run_eagerly or steps is not None:
+            import tensorflow as tf
 
-        if columns is None:
-            return x if isinstance(x, TokenizedExamples) else None
-        names = list(columns)
-        rows = zip(*(values[:most] for values in columns.values()), strict=True)
-        examples = tokenize_examples((dict(zip(names, row, strict=True)) for row in rows), self.preprocessor)
-        treatment = treatment_of_long_texts(self.preprocessor)
-        log_long_texts(examples.token_counts, self.preprocessor.sequence_length, treatment)
+            longest = int(np.max(examples.lengths))  # one length for all batches, which Keras concatenates
+            numbers = tf.data.Dataset.range(len(examples)).batch(batch_size or DEFAULT_BATCH_SIZE)
+            batches = numbers.map(lambda rows: _inputs(examples.batch(rows, longest)))
+            return super().predict(batches, verbose=verbose, steps=steps, callbacks=callbacks)
+        return self._predictor.outputs_of_examples(self, examples, batch_size, verbose, self.output_padding)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """The outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
+        return super().predict_on_batch(x if is_ids(x) else _inputs(self._whole(self._unlabelled_examples(x))))
+
+    def _unlabelled_examples(self, x: Any) -> Any:
+        """A caller's texts or ids in memory as examples."""
+        if is_examples(x):
+            return x
+        if is_ids(x):
+            return padded_examples(self._checked_ids(to_mapping(x)), None, False)
+        columns = self._columns(x)
+        if not len(next(iter(columns.values()))):
+            raise ValueError("there are no texts")
+        return self.tokenize_columns(columns)
+
+    def tokenize_columns(self, columns: Mapping[str, Sequence[Any]], labels: Any = None) -> TokenizedExamples:
+        """Tokenizes columns of texts (those of `column_names`), with encoded labels if there are any."""
+        from keras_bert.data.tokenized_examples import log_long_texts, tokenize_examples
+
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        examples = tokenize_examples(rows, self.preprocessor)
+        log_long_texts(examples.token_counts, self.preprocessor)
+        examples.set_labels(labels)
         return examples
 
-    def _sorted_ids(self, x, most, batch_size):
-        """Batches of the first `most` rows of ids in memory, and the order of the rows in them; two Nones if `x` is
-        something else."""
-        if not isinstance(x, dict) or "padding_mask" not in x or keras.backend.backend() != "tensorflow":
-            return None, None
-        from keras_bert.data.in_memory import text_batches, trim_padding
-
-        ids = {name: values[:most] for name, values in self._checked_ids(x).items()}
-        positions = np.arange(1, ids["padding_mask"].shape[1] + 1)
-        lengths = (positions * (ids["padding_mask"] != 0)).max(axis=1, initial=1)
-        order = np.argsort(lengths, kind="stable")
-        return text_batches({name: values[order] for name, values in ids.items()}, trim_padding, batch_size), order
-
-    def _training_inputs(self, x, y, sample_weight, batch_size, shuffle, class_weight=None):
-        """The arguments that Keras' own `fit` and `evaluate` take for the caller's data."""
-        batch_size = _batch_size(batch_size)
-        weights = self.class_weights_by_id(class_weight)
-        if hasattr(x, "element_spec"):  # a tf.data.Dataset
-            if y is not None or sample_weight is not None:
-                raise ValueError("a dataset brings its own labels and sample weights: leave y and sample_weight out")
-            return {"x": self._prepared_dataset(x), "shuffle": False, **({"class_weight": weights} if weights else {})}
-        if isinstance(x, keras.utils.PyDataset) or hasattr(x, "__next__"):
-            return {"x": x, **({"class_weight": weights} if weights else {})}
-
-        columns = self._text_columns(x)
-        examples = columns if columns is not None else self._checked_ids(x)
-        number = len(next(iter(examples.values())))
-        if y is not None:
-            y = self.encode_labels(y)
-        if sample_weight is not None and np.ndim(sample_weight) != 1:
-            raise ValueError(f"sample_weight must have the shape [examples], got {np.shape(sample_weight)}")
-        if weights is not None:
-            of_label = np.array([weights[label] for label in range(len(weights))], "float32")[y]
-            sample_weight = of_label if sample_weight is None else of_label * np.asarray(sample_weight, "float32")
-        for name, part in (("y", y), ("sample_weight", sample_weight)):
-            if part is not None and len(part) != number:
-                raise ValueError(f"there are {number} examples, but {name} has {len(part)}")
-        if keras.backend.backend() != "tensorflow":
-            return {"x": examples, "y": y, "sample_weight": sample_weight, "batch_size": batch_size, "shuffle": shuffle}
-        from keras_bert.data.in_memory import text_batches
-
-        preprocess = _as_they_are
-        if columns is not None:
-            self._count_tokens(columns)
-            preprocess = self.preprocessor
-        seed = self.next_shuffle_seed() if shuffle else None
-        return {"x": text_batches(examples, preprocess, batch_size, y, sample_weight, seed), "shuffle": False}
-
-    def _validation_data(self, data, batch_size):
-        if hasattr(data, "element_spec"):
-            return self._prepared_dataset(data)
-        if not isinstance(data, tuple) or len(data) not in (2, 3):
+    def _columns(self, x: Any) -> dict[str, Any]:
+        """A caller's texts as columns."""
+        columns = text_columns(x) if ("text",) in self.column_names else None
+        x = to_mapping(x)
+        if columns is None and isinstance(x, Mapping):
+            columns = {name: x[name] for names in self.column_names if set(names) == set(x) for name in names} or None
+        if columns is None:
+            forms = " or ".join(" and ".join(names) for names in self.column_names)
+            what = f"a dict with {sorted(map(str, x))}" if isinstance(x, Mapping) else quotation(x)
             raise ValueError(
-                f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}"
+                f"{type(self).__name__} takes texts (a dict or DataFrame with {forms}), or ids (a dict with token_ids, "
+                f"segment_ids and padding_mask); got {what}"
             )
-        x, y, sample_weight = data if len(data) == 3 else (*data, None)
-        inputs = self._training_inputs(x, y, sample_weight, batch_size, shuffle=False)
-        if "y" not in inputs:
-            return inputs["x"]
-        return (inputs["x"], inputs["y"], *(() if sample_weight is None else (inputs["sample_weight"],)))
-
-    def _prepared_dataset(self, dataset):
-        from keras_bert.data.in_memory import prepare_dataset
-
-        return prepare_dataset(dataset, self.preprocessor, self.encode_labels_in_graph)
-
-    def _text_columns(self, x):
-        """The texts in `x` as columns, or None if it holds no texts."""
-        columns = text_columns(x)
-        if columns is not None and self.preprocessor is None:
+        self.require_preprocessor()
+        if keras.backend.backend() != "tensorflow":
             raise ValueError(
-                "this model has no preprocessor and takes ids only, but got texts; "
-                "give the constructor preprocessor=BertPreprocessor(tokenizer), "
-                "or pass token_ids, segment_ids, padding_mask"
+                f"texts are tokenized by TensorFlow, and the Keras backend is {keras.backend.backend()}: set "
+                "KERAS_BACKEND=tensorflow, or pass ids, a dict with token_ids, segment_ids and padding_mask"
             )
         return columns
 
-    def _count_tokens(self, columns):
-        """Tokens of each text; says in the log how many texts are too long."""
-        from keras_bert.data.in_memory import count_tokens, log_long_texts, treatment_of_long_texts
-
-        counts = count_tokens(columns, self.preprocessor)
-        log_long_texts(counts, self.preprocessor.sequence_length, treatment_of_long_texts(self.preprocessor))
-        return counts
-
-    def _checked_ids(self, x):
+    def _checked_ids(self, x: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Ids in memory as arrays, after checking that the encoder can take them."""
-        if not isinstance(x, dict) or "token_ids" not in x:
-            raise ValueError(
-                "expected texts (strings), or ids as a dict with token_ids, segment_ids and padding_mask; got "
-                + (f"a dict with {sorted(x)}" if isinstance(x, dict) else f"{type(x).__name__}")
-            )
         ids = {name: np.asarray(values) for name, values in x.items()}
         shape = ids["token_ids"].shape
         for name, values in ids.items():
-            if values.ndim != 2 or values.shape != shape or values.dtype.kind not in "iub":
+            is_per_token = name in ("token_ids", "segment_ids", "padding_mask", "position_ids")
+            if values.dtype.kind not in "iub" or (
+                is_per_token and (values.ndim != self.ids_rank or values.shape != shape)
+            ):
+                expected = "[examples, length]" if self.ids_rank == 2 else "[examples, choices, length]"
                 raise ValueError(
-                    f"ids must be whole numbers of one shape [examples, length]; "
-                    f"{name} is {values.dtype} {values.shape}, token_ids is {shape}"
+                    f"ids must be whole numbers of one shape {expected}; {name} is {values.dtype} {values.shape}, "
+                    f"token_ids is {shape}"
                 )
         if not shape[0]:
             raise ValueError(f"there are no examples; the ids have the shape {shape}")
-        if shape[1] > self.encoder.max_position_embeddings:
-            raise ValueError(
-                f"the ids are {shape[1]} tokens long; "
-                f"the encoder has positions for {self.encoder.max_position_embeddings}"
-            )
         limits = {
             "token_ids": self.encoder.vocab_size,
             "segment_ids": self.encoder.type_vocab_size,
             "position_ids": self.encoder.max_position_embeddings,
         }
+        if shape[-1] > limits["position_ids"]:
+            raise ValueError(
+                f"the ids are {shape[-1]} tokens long; the encoder has positions for {limits['position_ids']}"
+            )
         for name, limit in limits.items():
             values = ids.get(name)
             if values is not None and values.size and not (values.min() >= 0 and values.max() < limit):
                 raise ValueError(
-                    f"{name} must be from 0 to {limit - 1}; they reach from {values.min()} to {values.max()}"
+                    f"{name} must be from 0 to {limit - 1}; received values from {values.min()} to {values.max()}"
                 )
         return {name: values.astype("int32", copy=False) for name, values in ids.items()}
 
-    def _refuse_windows_on_replicas(self):
-        replicas = _replicas(self)
-        if replicas > 1 and self.preprocessor is not None and self.preprocessor.long_texts == "windows":
+    def _whole(self, examples: Any) -> Any:
+        """All examples as one batch."""
+        if keras.backend.backend() != "tensorflow":
+            arrays = arrays_of(examples)
+            return (arrays["x"], arrays["y"], arrays["sample_weight"])
+        import tensorflow as tf
+
+        return examples.batch(tf.range(len(examples)))
+
+    def _prepare_stream(self, x: Any) -> Any:
+        """A dataset or generator as batches of ids and numbers."""
+        if not hasattr(x, "element_spec"):
+            return x
+        from keras_bert.data.text_datasets import prepare_dataset
+
+        preprocessor = self.preprocessor if ("text",) in self.column_names else None
+        return prepare_dataset(x, preprocessor, self.encode_labels_in_graph)
+
+    def encode_labels_in_graph(self, labels: Any) -> Any:
+        """Encodes the labels of a batch of a dataset."""
+        return labels
+
+    def check_distribution(self) -> None:
+        """Raises ValueError if the texts cannot be split across the replicas of the model's strategy."""
+        strategy = getattr(self, "distribute_strategy", None)
+        num_replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+        if num_replicas > 1 and getattr(self.preprocessor, "long_texts", None) == "windows":
             raise ValueError(
-                f'long_texts="windows" cannot be shared out between {replicas} replicas, which would part the windows '
-                'of a text; use long_texts="truncate", or a single device'
+                f'long_texts="windows" cannot be split across {num_replicas} replicas, which would separate the '
+                'windows of a text; use long_texts="truncate", or a single device'
             )
 
+    def variables_by_path(self) -> dict[str, keras.Variable]:
+        """The weights by path: the encoder's under `encoder/`, those of the head's own layers under their names."""
+        encoder_weights = {id(weight) for weight in self.encoder.weights}
+        own = {path: weight for path, weight in relative_variables(self).items() if id(weight) not in encoder_weights}
+        return {**self.encoder.variables_by_path("encoder/"), **own}
 
-def _replicas(model):
-    strategy = getattr(model, "distribute_strategy", None)
-    return 1 if strategy is None else strategy.num_replicas_in_sync
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "trainable": self.trainable,
+        }
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A model from `get_config`, with new weights."""
+        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
+        if config["preprocessor"] is not None:
+            config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
+        return cls(**config)
 
-def _as_they_are(ids):
-    return ids
+    @staticmethod
+    def preprocessor_class() -> Any:
+        """The class of the preprocessor, imported here as it needs TensorFlow."""
+        from keras_bert.text.preprocessor import BertPreprocessor
 
+        return BertPreprocessor
 
-def _batch_size(given):
-    if given is None:
-        return DEFAULT_BATCH_SIZE
-    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
-        raise ValueError(f"batch_size must be a whole number of at least 1, got {given!r}")
-    return int(given)
+    def require_preprocessor(self) -> None:
+        """Raises ValueError unless the model has a preprocessor."""
+        if self.preprocessor is None:
+            raise ValueError(
+                f"this {type(self).__name__} has no preprocessor and takes ids only, but got texts; make it with "
+                f"preprocessor={self.preprocessor_class().__name__}(tokenizer), or from a checkpoint with a vocabulary"
+            )
 
+    @classmethod
+    def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
+        """A model with the weights of a checkpoint."""
+        raise NotImplementedError
 
-def _require_labels(x, y):
-    brings_labels = hasattr(x, "element_spec") or hasattr(x, "__next__") or isinstance(x, keras.utils.PyDataset)
-    if y is None and not brings_labels:
-        raise ValueError("there are no labels: y is None; only a dataset brings its own")
-    return y
+    @classmethod
+    def from_preset(cls, name: str, **kwargs: Any) -> Self:
+        """A model with the weights of a preset: `from_checkpoint` of the folder that the name stands for.
 
+        Args:
+            name: one of `keras_bert.weights.preset_names.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
 
-def _split(x, y, sample_weight, fraction):
-    """Training and validation parts; the last examples are for validation, as in Keras."""
-    columns = text_columns(x) or (dict(x) if isinstance(x, dict) else None)
-    if columns is None:
-        raise ValueError("validation_split needs texts or ids in memory; for a dataset give validation_data")
-    number = len(next(iter(columns.values())))
-    for name, values in (("y", y), ("sample_weight", sample_weight)):
-        if values is not None and len(values) != number:
-            raise ValueError(f"there are {number} examples, but {name} has {len(values)}")
-    cut = int(number * (1 - fraction))
-    if not 0 < cut < number:
-        raise ValueError(f"validation_split={fraction} of {number} examples leaves one of the two parts empty")
+        Raises:
+            ValueError: if there is no such preset.
+            FileNotFoundError: if its files are not installed; the message says how to get them.
+        """
+        from keras_bert.weights.preset_names import resolve_preset
 
-    def part(rows):
-        return (
-            {name: values[rows] for name, values in columns.items()},
-            None if y is None else y[rows],
-            None if sample_weight is None else sample_weight[rows],
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
+
+    def save_checkpoint(
+        self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32", **encoder_arguments: Any
+    ) -> Path:
+        """Writes weights, labels and tokenizer as a Hugging Face folder.
+
+        `from_checkpoint` reads it, and so does `transformers` if the encoder is a single bidirectional BERT. It does
+        not hold the preprocessor's lengths, freeze, seed and dtype.
+
+        Args:
+            path: folder to write.
+            tokenizer: tokenizer whose vocabulary is written; None is the preprocessor's, if there is one.
+            dtype: type of the stored weights: "float32", or "bfloat16", which takes half the space.
+            **encoder_arguments: encoder arguments that the folder states instead of the model's own, for example the
+                `hidden_dropout_prob` for fine-tuning where pre-training had none.
+
+        Returns:
+            Path of the folder.
+
+        Raises:
+            FileExistsError: if `path` exists.
+            ValueError: if the vocabulary is not the encoder's, or on another dtype.
+        """
+        from keras_bert.models.pretrained import write_checkpoint
+
+        if tokenizer is None and self.preprocessor is not None:
+            tokenizer = self.preprocessor.tokenizer
+        return write_checkpoint(
+            path,
+            self.encoder,
+            self.variables_by_path(),
+            tokenizer,
+            self.classifier_arguments(),
+            dtype,
+            encoder_arguments,
         )
 
-    return part(slice(cut)), part(slice(cut, None))
+    def classifier_arguments(self) -> dict[str, Any] | None:
+        """What a checkpoint stores of this head besides its weights."""
+        return None
+
+
+def check_preprocessor(preprocessor: Any, encoder: keras.Model) -> None:
+    """Raises ValueError if the encoder cannot take the preprocessor's ids."""
+    vocab_size = preprocessor.tokenizer.vocab_size
+    if vocab_size != encoder.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {vocab_size} wordpieces and the encoder {encoder.vocab_size} embeddings (vocab_size); "
+            "they must come from the same checkpoint"
+        )
+    if preprocessor.sequence_length > encoder.max_position_embeddings:
+        raise ValueError(
+            f"sequence_length={preprocessor.sequence_length} is beyond the encoder's {encoder.max_position_embeddings} "
+            "positions (max_position_embeddings)"
+        )
+
+
+class _ArrayExamples:
+    """Ids in memory on backends other than TensorFlow."""
+
+    def __init__(self, inputs: dict[str, np.ndarray], labels: Any):
+        self.inputs = inputs
+        self.set_labels(labels)
+
+    def set_labels(self, labels: Any, sample_weight: np.ndarray | None = None) -> None:
+        self.labels = labels
+        self.sample_weight = sample_weight
+
+
+def padded_examples(ids: dict[str, np.ndarray], labels: Any, has_token_labels: bool) -> Any:
+    """Ids in memory as examples."""
+    if keras.backend.backend() != "tensorflow":
+        return _ArrayExamples(ids, labels)
+    from keras_bert.data.padded_examples import PaddedExamples
+
+    return PaddedExamples(ids, labels, has_token_labels=has_token_labels)
+
+
+def arrays_of(examples: Any) -> dict[str, Any]:
+    """Ids, labels and weights as arrays for Keras, on backends other than TensorFlow."""
+    return {"x": examples.inputs, "y": examples.labels, "sample_weight": examples.sample_weight}
+
+
+def _inputs(batch: Any) -> Any:
+    return batch[0] if isinstance(batch, tuple) else batch
+
+
+def is_ids(x: Any) -> bool:
+    """Whether `x` holds ids in memory."""
+    return (isinstance(x, Mapping) or hasattr(x, "columns")) and "token_ids" in x
+
+
+def is_examples(x: Any) -> bool:
+    """Whether `x` is tokenized already."""
+    return hasattr(x, "batch") and hasattr(x, "lengths")
+
+
+def is_stream(x: Any) -> bool:
+    """Whether `x` is a dataset or a generator of batches, which Keras iterates itself."""
+    return hasattr(x, "element_spec") or hasattr(x, "__next__") or isinstance(x, keras.utils.PyDataset)
+
+
+def as_list(x: Any) -> Any:
+    """What a generator of texts yields, as a list; a generator of batches of ids stays one."""
+    if not isinstance(x, Iterator) or hasattr(x, "element_spec"):
+        return x
+    first = list(itertools.islice(x, 1))
+    items = itertools.chain(first, x)
+    if any(is_ids(item[0] if isinstance(item, tuple) else item) for item in first):
+        return (item for item in items)  # Keras takes no iterators but generators
+    return list(items)
+
+
+def separate_labels(x: Any, y: Any, label_column: str) -> tuple[Any, Any]:
+    """Splits the column of labels off a dict or DataFrame; other labels take its place."""
+    if (isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "iloc"))) and not is_ids(x):
+        columns = to_mapping(x)
+        if label_column in columns:
+            labels = columns[label_column]
+            return {
+                name: values for name, values in columns.items() if name != label_column
+            }, labels if y is None else y
+        return columns, y
+    return x, y
+
+
+def checked_batch_size(batch_size: int) -> int:
+    """The batch size, or ValueError."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+    return int(batch_size)

@@ -1,24 +1,26 @@
 """BERT that tags the words of a text."""
 
+from collections.abc import Mapping
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.data.columns import TEXT_COLUMNS, text_column
+from keras_bert.data.columns import TEXT_COLUMNS, text_column, to_mapping
 from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.models.head import BertHead
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
-from keras_bert.models.tokenized_head import TokenizedHead
 from keras_bert.weights.layout import TOKEN_HEAD
 
 _PLACES = ("start_bytes", "end_bytes", "start_characters", "end_characters")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertTokenClassifier(TokenizedHead):
+class BertTokenClassifier(BertHead):
     """BERT with a classification layer on every token: named entities, parts of speech (paper, section 5.3).
 
     A word is tagged at its first piece. The tags of a sequence are not tied to each other, as in the paper, which has
@@ -54,9 +56,11 @@ class BertTokenClassifier(TokenizedHead):
     'Paris'
     """
 
-    # In batches of like length a word of a short sentence would have more say than one of a long sentence.
-    sorts_by_length = False
-    text_hint = "Sentences are for `predict_tags`, and texts for `tag`"
+    column_names = (("words",),)
+    label_column = "tags"
+    has_token_labels = True
+    # In batches of similar length a word of a short sentence would count more than one of a long sentence.
+    batches_by_length = False
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class BertTokenClassifier(TokenizedHead):
         self.labels = label_names(labels, SINGLE_LABEL)
         self.dropout = self.dropout_layer(dropout)
         self.logits = self.output_layer(len(self.labels), TOKEN_HEAD)
-        self.complete(trainable)
+        self.finish_init(trainable)
 
     def call(self, inputs, training=False):
         """Logits of the tokens of a batch; see the class."""
@@ -98,29 +102,42 @@ class BertTokenClassifier(TokenizedHead):
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
     def _weights(self, labels, sample_weight):
-        """float32 [rows, length]: how much each of the losses counts, nothing where a token has no label."""
-        return super()._weights(labels, sample_weight)[:, None] * ops.cast(labels >= 0, "float32")
+        """float32 [rows, length]: how much each of the losses counts, 0 where a token has no label."""
+        weights = ops.cast(labels >= 0, "float32")
+        if sample_weight is None:
+            return weights
+        sample_weight = ops.cast(sample_weight, "float32")
+        return weights * (sample_weight if len(sample_weight.shape) == 2 else ops.reshape(sample_weight, (-1, 1)))
 
     def accuracy_metric(self):
         """The share of words, of which every token with a label is one, whose best tag is the right one."""
         return TokenAccuracy(name="accuracy")
 
-    def tokenize(self, x, y=None):
-        """Sentences as windows of ids.
+    def _columns(self, x):
+        if isinstance(x, Mapping) or hasattr(x, "columns"):
+            return super()._columns(x)
+        self.require_preprocessor()
+        return {"words": to_mapping(x)}
 
-        Args:
-            x: list of lists of str, the words of each sentence.
-            y: list of lists of str, the tag of each word, or None.
+    def encode_labels(self, labels):
+        """Tags of words as they are: `tokenize_sentences` encodes them. Numbers of ids in memory are arrays."""
+        return labels if isinstance(labels, np.ndarray) else list(labels)
 
-        Returns:
-            `TokenizedExamples`, a row for each window.
+    def label_classes(self, examples=None):
+        """The tags."""
+        return self.labels
 
-        Raises:
-            ValueError: if there is no preprocessor, other numbers of tags than of words, or an unknown tag; if a text
-                stands where a list of words or tags is meant.
-            TypeError: if a word is not a string.
-        """
-        return self.tokenize_sentences(x, y).windows
+    def tokenize_columns(self, columns, labels=None):
+        """Tokenizes the words of sentences, a row per window."""
+        tokenized = self.tokenize_sentences(columns["words"], labels)
+        sentences = np.repeat(np.arange(len(tokenized.lengths)), tokenized.lengths)
+        tokenized.windows.caller_rows = np.zeros(len(tokenized.windows), "int64")
+        tokenized.windows.caller_rows[tokenized.word_windows] = sentences
+        return tokenized.windows
+
+    def example_weights(self, examples, sample_weight):
+        """The weight of each window is that of its sentence."""
+        return sample_weight[examples.caller_rows]
 
     def tokenize_sentences(self, sentences, tags=None, documents=None):
         """Sentences as windows of ids, with the places at which their words are read.
@@ -162,7 +179,7 @@ class BertTokenClassifier(TokenizedHead):
         logits = np.empty([len(tokenized.word_windows), len(self.labels)], "float32")
         by_window = np.argsort(tokenized.word_windows, kind="stable")
         ends = np.cumsum(np.bincount(tokenized.word_windows, minlength=len(tokenized.windows)))
-        for windows, output in self.outputs(tokenized.windows, batch_size, verbose):
+        for windows, output in self._predictor.outputs_by_example(self, tokenized.windows, batch_size, verbose):
             for window, of_window in zip(windows, output, strict=True):
                 words = by_window[ends[window - 1] if window else 0 : ends[window]]
                 logits[words] = of_window[tokenized.word_places[words]]

@@ -1,88 +1,71 @@
-"""From the loss terms of a head to the one number that is differentiated."""
+"""Loss terms: sums over examples, and the numbers that they are divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
+from keras_bert.typing import Tensor
 
-def total_loss(terms):
-    """The sum of the terms, each divided by its weight over the whole batch.
+if TYPE_CHECKING:
+    from keras_bert.data.batching import BatchPlan
+    from keras_bert.data.tokenized_examples import TokenizedExamples
 
-    Under a distribution strategy a replica sees a part of the batch. Its weight is summed over the replicas first, so
-    that the gradients, summed over the replicas, are those of the whole batch, however unevenly labels and weights
-    fall.
 
-    Differs from BERT: the original averages over the means of the shards, which gives a shard with few labels as much
-    say as one with many.
+def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
+    """Adds the loss terms of a batch, each divided by its weight over the global batch.
+
+    Under a distribution strategy a replica sees a part of the batch. The weights are summed over the replicas first, so
+    the sum over replicas of the gradients is the gradient of the global batch, however unevenly labels and weights are
+    distributed.
+
+    Differs from BERT: the original averages the means of the shards, in which a shard with few labels counts as much as
+    one with many.
 
     Args:
-        terms: dict of name to `(sum, weight)`, two float scalars: the weighted sum of the losses and the sum of the
-            weights.
+        terms: by name `(sum, weight)`, two scalars: the weighted sum of the losses, and the sum of the weights.
 
     Returns:
-        float scalar, this replica's share of the loss.
+        Scalar, this replica's share of the loss.
 
     Example:
 
     >>> float(total_loss({"masked_lm": (6.0, 3.0), "next_sentence": (1.0, 2.0)}))
     2.5
     """
-    total = 0.0
-    for loss_sum, weight in terms.values():
-        # A batch without any weight has no loss, rather than 0 / 0.
-        total = total + ops.divide_no_nan(loss_sum, sum_over_replicas(ops.convert_to_tensor(weight, "float32")))
-    return total
+    # A batch without any weight has loss 0, not 0 / 0.
+    return sum(
+        ops.divide_no_nan(loss_sum, sum_over_replicas(ops.convert_to_tensor(weight, "float32")))
+        for loss_sum, weight in terms.values()
+    )
 
 
-def share_of_evaluation(loss, rows):
-    """A replica's share of an evaluation loss, so that Keras' mean over replicas is the mean over the whole batch.
+def mean_loss_weights(model: keras.Model, examples: TokenizedExamples, plan: BatchPlan) -> dict[str, float] | None:
+    """The mean weight of each loss term over the batches of an epoch, which every batch's sum is divided by.
 
-    Keras' loss tracker multiplies a replica's share by the number of replicas and weighs it by its rows, which is right
-    only where all replicas have equally many.
-
-    Args:
-        loss: float scalar, from `total_loss`.
-        rows: int scalar, this replica's rows of the batch.
+    Batches of similar lengths differ in their number of tokens (and with a token budget in their number of examples):
+    divided by the mean weight, every example counts the same.
 
     Returns:
-        float scalar; on one device the loss itself.
-
-    Example:
-
-    >>> share_of_evaluation(1.5, 8)
-    1.5
+        Mean weight by loss term, or None for a plan without length buckets: such batches hardly differ, and each is
+        divided by its own weight, as in the original.
     """
-    replicas = _number_of_replicas()
-    if replicas == 1:
-        return loss
-    rows = ops.cast(rows, "float32")
-    return loss * ops.divide_no_nan(sum_over_replicas(rows), replicas * rows)
+    if plan.bucket_step is None:
+        return None
+    weights = model.loss_weights(*examples.all_labels())
+    return {name: float(weight) / plan.batches_per_epoch for name, weight in weights.items()}
 
 
-def _number_of_replicas():
+def sum_over_replicas(value: Any) -> Any:
+    """Sums a tensor, or a structure of tensors, over the replicas; returns it unchanged where there is only one."""
     if keras.backend.backend() != "tensorflow":
-        return 1
-    import tensorflow as tf
-
-    context = tf.distribute.get_replica_context()
-    return 1 if context is None else context.num_replicas_in_sync
-
-
-def sum_over_replicas(value):
-    """The sum of what the replicas of the current strategy give; on one device, or outside a replica, the value itself.
-
-    Args:
-        value: tensor, or nested structure of tensors.
-
-    Returns:
-        The same structure.
-
-    Example:
-
-    >>> sum_over_replicas(1.5)
-    1.5
-    """
-    if _number_of_replicas() == 1:
         return value
     import tensorflow as tf
 
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return value
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, value)

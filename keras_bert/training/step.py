@@ -7,7 +7,7 @@ from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.loss import sum_over_replicas
 from keras_bert.training.loss_scale import DynamicLossScale
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.random_state import RandomState
+from keras_bert.training.replica_gradients import ReplicaGradients, refuse_windows
 from keras_bert.training.strategy import get_num_local_replicas, get_num_workers
 
 _COUNTS = ("examples", "tokens", "places")
@@ -92,12 +92,9 @@ class TrainStep:
             loss_scale = "dynamic" if keras.backend.standardize_dtype(model.compute_dtype) == "float16" else None
         self.loss_scale = DynamicLossScale() if loss_scale == "dynamic" else None
         self._workers = get_num_workers(self.strategy)
-        self._random_state = RandomState(model, seed)
+        self._gradients = ReplicaGradients(model, seed, gradient_accumulation_steps, jit_compile)
         # Without AutoGraph, which would rewrite and compile all that is called: the first update comes sooner.
         self._run = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
-        self._gradients_of = (
-            tf.function(self._gradients, jit_compile=True, autograph=False) if jit_compile else self._gradients
-        )
         with self.strategy.scope():
             optimizer.build(model.trainable_variables)
 
@@ -204,12 +201,11 @@ class TrainStep:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         local_replicas = get_num_local_replicas(self.strategy)
         if local_replicas > 1:
-            _refuse_windows(batch, f"{local_replicas} replicas")
+            refuse_windows(batch, f"{local_replicas} replicas")
             batch = slice_batch(batch, replica % local_replicas, local_replicas)
         inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         weights = self._weights_of_batch(labels, sample_weight)
-        key = self._random_state.key(step, replica)
-        gradients, sums = self._summed_gradients(batch, weights, key, factor)
+        gradients, sums, _ = self._gradients(batch, weights, step, replica, factor)
 
         sums = dict(zip(sums, tf.unstack(sum_over_replicas(tf.stack(list(sums.values())))), strict=True))
         terms = {name: tf.math.divide_no_nan(sums[name], weights[name]) for name in sums}
@@ -239,46 +235,6 @@ class TrainStep:
         is_bad = ~tf.math.is_finite(squared_norms)
         return tf.where(tf.reduce_any(is_bad), numbers[tf.argmax(tf.cast(is_bad, tf.int32))], -1)
 
-    def _summed_gradients(self, batch, weights, key, factor):
-        """The gradients of a share of a batch's loss, and the sums of its terms."""
-        if self.gradient_accumulation_steps == 1:
-            return self._gradients_of(batch, weights, self._random_state.values(key, 0), factor)
-        _refuse_windows(batch, "micro-batches")
-        unused = set()  # variables that the loss does not depend on: the optimizer has to leave them alone
-
-        def add_micro_batch(number, gradients, sums):
-            part = slice_batch(batch, number, self.gradient_accumulation_steps)
-            random = self._random_state.values(key, number)
-            new_gradients, new_sums = self._gradients_of(part, weights, random, factor)
-            unused.update(index for index, new in enumerate(new_gradients) if new is None)
-            gradients = [
-                total if new is None else total + new for total, new in zip(gradients, new_gradients, strict=True)
-            ]
-            return number + 1, gradients, {name: sums[name] + new_sums[name] for name in sums}
-
-        gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self.model.trainable_variables]
-        sums = {name: tf.zeros_like(weight) for name, weight in weights.items()}
-        _, gradients, sums = tf.while_loop(
-            lambda number, *_: number < self.gradient_accumulation_steps,
-            add_micro_batch,
-            (tf.constant(0), gradients, sums),
-        )
-        return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
-
-    def _gradients(self, batch, weights, random, factor):
-        """Dense gradients of a micro-batch's share of the loss, times the factor, and the sums of its terms."""
-        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
-        with self._random_state.scope(random):
-            with tf.GradientTape() as tape:
-                outputs = self.model(inputs, training=True)
-                terms = self.model.loss_terms(labels, outputs, sample_weight)
-                sums = {name: loss_sum for name, (loss_sum, _) in terms.items()}
-                loss = factor * tf.add_n(
-                    [tf.math.divide_no_nan(loss_sum, weights[name]) for name, loss_sum in sums.items()]
-                )
-            gradients = tape.gradient(loss, self.model.trainable_variables)
-        return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients], sums
-
 
 def _check(model, optimizer, strategy, gradient_accumulation_steps):
     missing = [name for name in ("loss_terms", "loss_weights") if not callable(getattr(model, name, None))]
@@ -298,11 +254,6 @@ def _check(model, optimizer, strategy, gradient_accumulation_steps):
             f"{type(model).__name__} was made outside the strategy that is to train it; make model and optimizer "
             "inside strategy.scope()"
         )
-
-
-def _refuse_windows(batch, by):
-    if isinstance(batch[0], dict) and "window_text_ids" in batch[0]:
-        raise ValueError(f"a batch of windows cannot be cut ({by}): that would part the windows of a text")
 
 
 def _counts(inputs, labels):

@@ -117,7 +117,7 @@ def test_sorted_batches_hold_every_example_once_and_hardly_any_padding():
     [
         ({}, "batch_size"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"token_budget": 9, "bucket_step": None}, "needs buckets"),
+        ({"token_budget": 9, "bucket_step": None}, "needs length buckets"),
     ],
 )
 def test_refusals(arguments, message):

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -16,6 +17,9 @@ from keras_bert.data.columns import text_column, text_columns
         ((["a", "b"], np.array(["c", "d"])), ["text_a", "text_b"]),
         ({"text": ["a", "b"]}, ["text"]),
         ({"text_a": ["a", "b"], "text_b": ["c", "d"]}, ["text_a", "text_b"]),
+        ([("a", "c"), ["b", "d"]], ["text_a", "text_b"]),
+        (pandas.Series(["a", "b"]), ["text"]),
+        (pandas.DataFrame({"text_b": ["c", "d"], "text_a": ["a", "b"]}), ["text_a", "text_b"]),
     ],
 )
 def test_texts(x, names):
@@ -24,7 +28,7 @@ def test_texts(x, names):
     assert all(values.dtype == object and len(values) == 2 for values in columns.values())
 
 
-@pytest.mark.parametrize("x", [np.zeros([2, 3]), {"token_ids": [[1]]}, [[1, 2]], None, "a text", {"text_a": ["a"]}, 3])
+@pytest.mark.parametrize("x", [np.zeros([2, 3]), {"token_ids": [[1]]}, [[1, 2]], None, {"text_a": ["a"]}, 3])
 def test_other_things_are_not_texts(x):
     assert text_columns(x) is None
 
@@ -32,8 +36,8 @@ def test_other_things_are_not_texts(x):
 @pytest.mark.parametrize(
     "x, error, message",
     [
-        ([], ValueError, "there are no texts"),
-        ((["a"], []), ValueError, "there are no texts"),
+        ("a text", ValueError, r"text must be a list of texts, got a single one; pass \['a text'\]"),
+        ((["a"], []), ValueError, "the same number"),
         ((["a"], ["b", "c"]), ValueError, "the same number"),
         ([None, "a"], TypeError, r"text\[0\] must be a string, got None"),
         (["a\ud800"], ValueError, r"text\[0\] holds half of a surrogate pair"),
@@ -61,8 +65,8 @@ def test_no_texts_are_a_column():
 @pytest.mark.parametrize(
     "values, error, message",
     [
-        ("In Paris", ValueError, r"questions must be a list of texts, got a single one; write \['In Paris'\]"),
-        (b"In Paris", ValueError, r"write \[b'In Paris'\]"),
+        ("In Paris", ValueError, r"questions must be a list of texts, got a single one; pass \['In Paris'\]"),
+        (b"In Paris", ValueError, r"pass \[b'In Paris'\]"),
         (tf.constant("In Paris"), ValueError, r"got the shape \(\)"),
         ([["In", "Paris"]], ValueError, r"got the shape \(1, 2\)"),
         ([["In"], ["the", "end"]], TypeError, r"questions\[0\] must be a string, got \['In'\]"),

@@ -92,9 +92,9 @@ def test_examples_without_texts():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 2, 3], [2], [2]), "3 ids do not belong"),
-        (([1, 2], [2], [2], [2]), "have 2 rows, but there are 1"),
-        (([1, 2], [2], [2], None, np.zeros(3)), "1 examples, but 3 labels"),
+        (([1, 2, 3], [2], [2]), "3 ids do not fit"),
+        (([1, 2], [2], [2], None, [2]), "have 2 rows, but there are 1"),
+        (([1, 2], [2], [2], np.zeros(3)), "1 examples and 2 tokens, but 3 labels"),
     ],
 )
 def test_arrays_that_do_not_fit(arguments, message):
@@ -108,7 +108,7 @@ def test_a_static_batch_is_the_same_batch_with_padding():
     )
     (inputs, labels), (static_inputs, static_labels, weights) = (
         examples.batch(tf.constant([1, 0])),
-        examples.static_batch(tf.constant([1, 0]), rows=4),
+        examples.static_batch(tf.constant([1, 0]), num_rows=4),
     )
     for name, padding in (("token_ids", 1), ("segment_ids", 0), ("padding_mask", 0)):
         values = static_inputs[name].numpy()
@@ -118,12 +118,12 @@ def test_a_static_batch_is_the_same_batch_with_padding():
         assert (values[2:] == padding).all()
     np.testing.assert_array_equal(static_labels[:2], labels)
     assert weights.numpy().tolist() == [1, 1, 0, 0]
-    empty, _, weights = examples.static_batch(tf.zeros([0], tf.int64), rows=4)
+    empty, _, weights = examples.static_batch(tf.zeros([0], tf.int64), num_rows=4)
     assert not empty["padding_mask"].numpy().any()
     assert not weights.numpy().any()
 
 
 def test_windows_have_no_static_shape():
-    examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], rows_of_example=[2])
+    examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], rows_per_example=[2])
     with pytest.raises(ValueError, match="windows has no static shape"):
-        examples.static_batch(tf.constant([0]), rows=1)
+        examples.static_batch(tf.constant([0]), num_rows=1)

@@ -55,7 +55,7 @@ def devices_of_prediction():
 
     predictor._compiled = lambda *_: watched
     with tf.device("CPU:1"):
-        predictor(None, tf.data.Dataset.range(3).map(lambda row: {"token_ids": row}), verbose=0)
+        predictor.outputs_by_batch(None, tf.data.Dataset.range(3).map(lambda row: {"token_ids": row}))
     return devices
 
 

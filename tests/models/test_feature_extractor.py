@@ -294,14 +294,14 @@ def test_what_is_no_text():
         extractor.extract(["a"], "letters")
     with pytest.raises(ValueError, match="unknown word_pooling 'last'"):
         extractor.extract(["a"], "words", "last")
-    with pytest.raises(ValueError, match=r"expected texts .* got str"):
+    with pytest.raises(ValueError, match=r"must be a list of texts, got a single one"):
         extractor.extract("a text")
-    with pytest.raises(ValueError, match=r"expected texts .* got str"):
+    with pytest.raises(ValueError, match=r"must be a list of texts, got a single one"):
         extractor.embed("a text")
-    with pytest.raises(ValueError, match="there are no texts"):
+    with pytest.raises(ValueError, match="there are no"):
         extractor.extract([])
     without = BertFeatureExtractor(toy_encoder())
-    with pytest.raises(ValueError, match="a BertFeatureExtractor that takes texts needs a preprocessor"):
+    with pytest.raises(ValueError, match="this BertFeatureExtractor has no preprocessor"):
         without.extract(["a"])
     assert without.embed({"token_ids": np.array([[2, 5, 3]]), "padding_mask": np.ones([1, 3], int)}).shape == (1, 16)
     assert len(VOCABULARY) == without.encoder.vocab_size

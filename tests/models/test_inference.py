@@ -25,8 +25,8 @@ def test_the_order_is_kept_when_a_later_batch_is_ready_first():
     def model(batch, training):
         return tf.py_function(slow_first, [batch["token_ids"][0]], tf.int32)[None]
 
-    outputs = Predictor()(model, batches_of(1, 2, 3, 4, 5), verbose=0)
-    assert outputs.tolist() == [1, 2, 3, 4, 5]
+    outputs = Predictor().outputs_by_batch(model, batches_of(1, 2, 3, 4, 5))
+    assert np.concatenate(outputs).tolist() == [1, 2, 3, 4, 5]
     assert finished[0] == 2
 
 
@@ -42,7 +42,10 @@ def test_one_function_serves_all_lengths():
     dataset = rows.map(lambda row: {"token_ids": row}).padded_batch(1)
     predictor = Predictor()
     for _ in range(2):
-        assert predictor(model, dataset, verbose=0).tolist() == (lengths * (lengths - 1) // 2).tolist()
+        assert (
+            np.concatenate(predictor.outputs_by_batch(model, dataset)).tolist()
+            == (lengths * (lengths - 1) // 2).tolist()
+        )
     assert traced == [False]
 
 
@@ -50,14 +53,14 @@ def test_on_a_tpu_batches_have_one_shape(monkeypatch):
     texts, _ = toy_reviews(11)
     model = toy_classifier()
     expected = model.predict(texts, batch_size=4, verbose=0)
-    specs = []
+    specs, outputs_by_batch = [], Predictor.outputs_by_batch
 
-    def predictor(model, batches, verbose):
+    def recorded(self, model, batches, verbose=0):
         specs.append(batches.element_spec["token_ids"].shape.as_list())
-        return Predictor()(model, batches, verbose)
+        return outputs_by_batch(self, model, batches, verbose)
 
     monkeypatch.setattr("keras_bert.training.strategy.needs_static_shapes", lambda strategy: True)
-    model._predictor = predictor
+    monkeypatch.setattr(Predictor, "outputs_by_batch", recorded)
     np.testing.assert_allclose(model.predict(texts, batch_size=4, verbose=0), expected, atol=1e-6)
     assert specs[0][0] == 4
     assert specs[0][1] % 8 == 0
@@ -68,4 +71,4 @@ def test_an_error_in_a_batch_is_raised():
         return tf.debugging.check_numerics(1.0 / tf.cast(batch["token_ids"], tf.float32), "division")
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="division"):
-        Predictor()(model, batches_of(1, 0, 2), verbose=0)
+        Predictor().outputs_by_batch(model, batches_of(1, 0, 2))

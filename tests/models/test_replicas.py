@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run as run_forked
+from tests.models.small_heads import HEADS
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def test_two_replicas_train_and_evaluate_as_one_device(found, name):
 
 
 def test_windows_are_refused(found):
-    assert "cannot be shared out between 2 replicas" in found["windows"]
+    assert "cannot be split across 2 replicas" in found["windows"]
 
 
 def test_prediction_runs_where_the_caller_asks(found):
@@ -38,3 +39,15 @@ def test_replicas_draw_different_dropout_masks_that_repeat_with_the_seed(found):
     # Of 64 fair draws, two masks agree on about half, and on all of them never.
     assert all(0.2 < equal < 0.8 for equal in found["equal draws"])
     assert found["repeated draws"]
+
+
+@pytest.mark.parametrize(
+    "kinds", [("single_label", "multi_label", "regression", "pairs"), HEADS[HEADS.index("multiple_choice") :]]
+)
+def test_fit_trains_the_weights_of_the_trainer_on_two_replicas(kinds):
+    program = [sys.executable, "-m", "tests.models.replicated_fit_program", *kinds]
+    run = run_forked(program, cwd=Path(__file__).parents[2])
+    assert run.returncode == 0, run.stderr[-3000:]
+    differences = json.loads(run.stdout.splitlines()[-1])
+    assert set(differences) == set(kinds)
+    assert max(differences.values()) < 1e-5, differences

@@ -144,7 +144,7 @@ def test_texts_are_refused():
 
 
 def test_a_single_text_is_refused(labeler):
-    with pytest.raises(ValueError, match=r"questions must be a list of texts, got a single one; write \['abc'\]"):
+    with pytest.raises(ValueError, match=r"questions must be a list of texts, got a single one; pass \['abc'\]"):
         labeler.answer("abc", ["def"])
     with pytest.raises(ValueError, match="contexts must be a list of texts"):
         labeler.answer(["abc"], "def")
@@ -243,9 +243,9 @@ def test_bytes_that_are_no_characters_are_within_an_answer(window_labeler):
 
 def test_what_cannot_be_answered_is_refused(window_labeler, tmp_path):
     bare = BertSpanLabeler(toy_encoder(), seed=1)
-    with pytest.raises(ValueError, match="needs a preprocessor"):
+    with pytest.raises(ValueError, match="has no preprocessor"):
         bare.answer(["a"], ["b"])
-    with pytest.raises(ValueError, match="needs a preprocessor"):
+    with pytest.raises(ValueError, match="has no preprocessor"):
         bare.export(tmp_path / "1")
     with pytest.raises(ValueError, match="one context for each question"):
         window_labeler.answer(["a", "b"], ["c"])

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_refused():
         model.predict_tags([["a"], ["b", None]])
     with pytest.raises(ValueError, match="'B-ugly', which is not among the model's labels"):
         model.tokenize([["a"]], [["B-ugly"]])
-    with pytest.raises(ValueError, match=r"a single one; write \['a text'\]"):
+    with pytest.raises(ValueError, match=r"a single one; pass \['a text'\]"):
         model.tag("a text")
     for tags in ("O", ["O"], [b"O"]):
         with pytest.raises(ValueError, match=r"tags are lists of str, .*\. Number 0 is a text: b?'O'"):
@@ -239,9 +239,9 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="sentence 0 has 2 words and 1 labels"):
         model.tokenize([["a", "b"]], [["O"]])
     model.compile()
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
         model.evaluate([["a", "b"]], [["O", "O"]], batch_size=0)
-    with pytest.raises(ValueError, match="needs a preprocessor"):
+    with pytest.raises(ValueError, match="has no preprocessor"):
         toy_model(preprocessor=None).tag(["a"])
     with pytest.raises(ValueError, match="labels must be distinct"):
         toy_model(labels=["O", "O"])

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
-from keras_bert.finetuning.fine_tuner import mean_loss_weights
+from keras_bert.training.loss import mean_loss_weights
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
 from keras_bert.finetuning.token_classification_task import TokenClassificationSettings, TokenClassificationTask
@@ -136,12 +136,13 @@ def test_a_checkpoint_that_no_run_trained_has_the_scheme_of_the_file(tmp_path):
 def test_every_word_has_the_same_say_in_whichever_batch(tmp_path, toy_checkpoint):
     files = {f"{name}_file": make_file(tmp_path / f"{name}.conll", 30, 0) for name in ("train", "dev")}
     task = make_task(["train"], **files)
-    examples = task.training_examples(task.new_model(recipe(toy_checkpoint), FineTuningRuntime()))
+    model = task.new_model(recipe(toy_checkpoint), FineTuningRuntime())
+    examples = task.training_examples(model)
     words = sum(len(sentence.tokens) for sentence in read_conll(files["train_file"]))
     plan = BatchPlan(examples.lengths, batch_size=8)
-    assert mean_loss_weights(task, examples, plan) == {"loss": words / plan.batches_per_epoch}
+    assert mean_loss_weights(model, examples, plan) == {"loss": words / plan.batches_per_epoch}
     # As they come, batches hardly differ, and each has its own mean, as in the original.
-    assert mean_loss_weights(task, examples, BatchPlan(examples.lengths, batch_size=8, bucket_step=None)) is None
+    assert mean_loss_weights(model, examples, BatchPlan(examples.lengths, batch_size=8, bucket_step=None)) is None
 
 
 def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):

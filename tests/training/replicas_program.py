@@ -170,8 +170,9 @@ def fitted(strategy):
 
 def masks(strategy, step):
     """What a dropout layer makes of ones, on each local replica in some step of a training."""
-    from keras_bert.layers.dropout import Dropout
     from keras_bert.training.random_state import RandomState
+
+    from keras_bert.layers.dropout import Dropout
 
     with strategy.scope():
         layer = Dropout(0.5, seed=1)

@@ -185,7 +185,7 @@ def test_xla_compiles_dropout_for_a_replica_that_is_known_only_when_it_runs():
     def loss_on(replica, number):
         part = slice_batch(batch, replica, 2)
         weights = classifier.loss_weights(*part[1:])
-        gradients, sums = step._summed_gradients(part, weights, step._random_state.key(number, replica), 1.0)
+        gradients, sums, _ = step._gradients(part, weights, number, replica, tf.ones([]))
         return sums["loss"], tf.linalg.global_norm(gradients)
 
     def losses(number):
@@ -201,7 +201,7 @@ def test_windows_refuse_micro_batches():
     preprocessor = classifier.preprocessor
     classifier.preprocessor = type(preprocessor)(preprocessor.tokenizer, 6, long_texts="windows")
     step = TrainStep(classifier, BertAdamW(1e-3), gradient_accumulation_steps=2)
-    with pytest.raises(ValueError, match="batch of windows cannot be cut"):
+    with pytest.raises(ValueError, match="batch of windows cannot be split"):
         step.run(iter(batches_for(classifier)), 0, 1)
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.random_state import RandomState
+from keras_bert.training.dropout_seeds import DropoutSeeds
 from tests.toys import toy_classifier
 
 
@@ -16,7 +16,7 @@ def two_dropouts():
 
 
 def masks(model, seed=1, step=0, replica=0, micro_batch=0):
-    state = RandomState(model, seed)
+    state = DropoutSeeds(model, seed)
     with state.scope(state.values(state.key(step, replica), micro_batch)):
         return [np.array(mask) > 0 for mask in model(tf.ones([1, 256]), training=True)]
 
@@ -40,7 +40,7 @@ def test_the_draw_does_not_depend_on_what_was_drawn_before():
 
 def test_all_generators_of_a_classifier_are_found():
     classifier = toy_classifier(encoder_arguments={"num_hidden_layers": 2})
-    state = RandomState(classifier, seed=1)
+    state = DropoutSeeds(classifier, seed=1)
     # The embeddings, per block two of hidden states and one of probabilities, and the head.
     assert len(state.values(state.key(0, 0), 0)) == 1 + 3 * classifier.encoder.num_hidden_layers + 1
 
@@ -55,7 +55,7 @@ def test_a_layer_that_draws_twice_in_a_scope_draws_anew():
 
 def test_running_means_are_still_updated():
     model = keras.Sequential([keras.Input([2]), keras.layers.BatchNormalization(momentum=0.5)])
-    state = RandomState(model, seed=1)
+    state = DropoutSeeds(model, seed=1)
     with state.scope(state.values(state.key(0, 0), 0)):
         model(tf.ones([4, 2]), training=True)
     np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), [0.5, 0.5])
@@ -63,5 +63,5 @@ def test_running_means_are_still_updated():
 
 def test_a_model_without_random_numbers():
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
-    state = RandomState(model, seed=1)
+    state = DropoutSeeds(model, seed=1)
     assert state.values(state.key(0, 0), 0) == []

@@ -1,0 +1,220 @@
+"""Keras' training methods on texts, for every head."""
+
+import keras
+import numpy as np
+import pandas
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.data.batching import BUCKET_STEP, BatchPlan, training_batches
+from keras_bert.training.loss import mean_loss_weights
+from keras_bert.training.step import TrainStep
+from tests.models.small_heads import HEADS, make_data, make_head, train_by_trainer, trained_weights
+
+RATE, BATCH_SIZE = 1e-2, 8
+
+
+def compiled(kind, optimizer=None, **arguments):
+    head = make_head(kind)
+    head.compile(optimizer or keras_bert.BertAdamW(RATE), **arguments)
+    return head
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HEADS)
+def test_fit_trains_the_weights_of_the_trainer(kind):
+    x, y = make_data(kind)
+    head = compiled(kind)
+    head.fit(x, y, batch_size=BATCH_SIZE, epochs=2, verbose=0, validation_data=(x, y))
+    other = make_head(kind)
+    expected = train_by_trainer(other, other.tokenize(x, y), 2, BATCH_SIZE, keras_bert.BertAdamW(RATE))
+    np.testing.assert_allclose(trained_weights(head), expected, rtol=0, atol=1e-6)
+    assert head.history.history.keys() >= {"loss", "val_loss"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HEADS)
+def test_keras_arguments_and_methods_take_texts(kind, tmp_path):
+    x, y = make_data(kind)
+    head = compiled(kind, keras.optimizers.Adam(1e-3), steps_per_execution=2)
+    weights = None if kind == "pretrainer" else np.linspace(0.5, 1.5, 30)
+    class_weight = {0: 1.0, 1: 2.0} if head.label_classes() or kind == "multiple_choice" else None
+    callbacks = [
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=5),
+        keras.callbacks.ModelCheckpoint(tmp_path / "best.weights.h5", save_weights_only=True),
+    ]
+    history = head.fit(
+        x,
+        y,
+        batch_size=BATCH_SIZE,
+        epochs=2,
+        verbose=0,
+        validation_split=0.2,
+        sample_weight=weights,
+        class_weight=class_weight,
+        callbacks=callbacks,
+    )
+    assert len(history.history["val_loss"]) == 2
+    evaluated = head.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert np.isfinite(evaluated["loss"])
+    outputs = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0))
+    by_callbacks = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0, callbacks=[keras.callbacks.Callback()]))
+    if kind != "token_classifier":  # whose logits of padding mean nothing
+        for one, two in zip(outputs, by_callbacks, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+    head.load_weights(tmp_path / "best.weights.h5")
+    logs = head.train_on_batch(x, y, return_dict=True)
+    assert logs.keys() == head.test_on_batch(x, y, return_dict=True).keys() >= {"loss"}
+    assert keras.tree.flatten(head.predict_on_batch(x))[0].shape[0] == outputs[0].shape[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_any_keras_optimizer_gets_dense_gradients_of_the_weighted_mean(optimizer):
+    x, y = make_data("single_label", 8)
+    head, other = compiled("single_label", optimizer), make_head("single_label")
+    before = trained_weights(head)
+    head.fit(x, y, batch_size=8, verbose=0, shuffle=False)
+    examples = other.tokenize(x, y)
+    inputs, labels = examples.batch(tf.range(8))
+    step = TrainStep(other, keras_bert.BertAdamW(0.0), seed=1)
+    ones = {"loss": tf.constant(8.0)}
+    gradients, _, _ = step._gradients((inputs, labels), ones, tf.constant(0), tf.constant(0), tf.ones([]))
+    reference = keras.optimizers.get(optimizer)
+    reference.apply(gradients, other.trainable_variables)
+    np.testing.assert_allclose(trained_weights(head), trained_weights(other), rtol=0, atol=1e-6)
+    assert np.abs(trained_weights(head) - before).max() > 1e-4
+
+
+def test_one_epoch_three_times_is_three_epochs():
+    x, y = make_data("single_label")
+    weights = []
+    for epochs in ([3], [1, 1, 1]):
+        head = compiled("single_label")
+        for number in epochs:
+            head.fit(x, y, batch_size=BATCH_SIZE, epochs=number, verbose=0)
+        weights.append(trained_weights(head))
+    head = compiled("single_label")
+    head.fit(x, y, batch_size=BATCH_SIZE, epochs=1, verbose=0)
+    head.fit(x, y, batch_size=BATCH_SIZE, epochs=3, initial_epoch=1, verbose=0)
+    np.testing.assert_array_equal(weights[0], weights[1])
+    np.testing.assert_array_equal(weights[0], trained_weights(head))
+
+
+def test_backup_and_restore_resumes_to_the_same_weights(tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    x, y = make_data("single_label")
+    whole = compiled("single_label")
+    whole.fit(x, y, batch_size=BATCH_SIZE, epochs=3, verbose=0)
+    with pytest.raises(KeyboardInterrupt):
+        compiled("single_label").fit(
+            x,
+            y,
+            batch_size=BATCH_SIZE,
+            epochs=3,
+            verbose=0,
+            callbacks=[keras.callbacks.BackupAndRestore(tmp_path), Stop()],
+        )
+    resumed = compiled("single_label")
+    resumed.fit(
+        x, y, batch_size=BATCH_SIZE, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(tmp_path)]
+    )
+    np.testing.assert_array_equal(trained_weights(resumed), trained_weights(whole))
+
+
+@pytest.mark.slow
+def test_jit_compile_trains_the_same_weights():
+    x, y = make_data("single_label", 16)
+    weights = []
+    for jit_compile in (False, True):
+        head = compiled("single_label", jit_compile=jit_compile)
+        head.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
+        weights.append(trained_weights(head))
+    np.testing.assert_allclose(*weights, rtol=0, atol=1e-5)
+    assert head.get_compile_config()["jit_compile"] is True
+
+
+def test_a_fit_on_other_data_has_its_own_divisor():
+    x, y = make_data("single_label")
+    head, other = compiled("single_label"), make_head("single_label")
+    optimizer = keras_bert.BertAdamW(RATE, clip_norm=1e-3)
+    head.compile(optimizer)
+    head.fit(x, y, batch_size=BATCH_SIZE, verbose=0)
+    head.fit(x[:9], y[:9], batch_size=BATCH_SIZE, verbose=0)
+    step_optimizer = keras_bert.BertAdamW(RATE, clip_norm=1e-3)
+    done = 0
+    for epoch, (texts, labels) in enumerate([(x, y), (x[:9], y[:9])]):
+        examples = other.tokenize(texts, labels)
+        plan = BatchPlan(examples.lengths, BATCH_SIZE, bucket_step=BUCKET_STEP, seed=1)
+        step = TrainStep(other, step_optimizer, seed=1, mean_loss_weights=mean_loss_weights(other, examples, plan))
+        batches = training_batches(examples, plan).skip(epoch * plan.batches_per_epoch)
+        step.run(iter(batches), done, plan.batches_per_epoch)
+        done += plan.batches_per_epoch
+    np.testing.assert_allclose(trained_weights(head), trained_weights(other), rtol=0, atol=1e-6)
+
+
+def test_pandas_columns_are_taken_like_dicts():
+    x, y = make_data("single_label")
+    frame = pandas.DataFrame({"text": x, "label": y})
+    head = compiled("single_label")
+    expected = head.evaluate(x, y, verbose=0)
+    for given in ((frame,), (frame[["text"]], frame["label"]), (frame["text"], frame["label"])):
+        np.testing.assert_allclose(head.evaluate(*given, verbose=0), expected, rtol=1e-6)
+    np.testing.assert_allclose(head.predict(frame["text"], verbose=0), head.predict(x, verbose=0))
+    head.fit(frame, validation_data=frame, verbose=0)
+    questions, answers = make_data("span_labeler", 6)
+    labeler = make_head("span_labeler")
+    frame = pandas.DataFrame(questions)
+    np.testing.assert_array_equal(labeler.tokenize(frame, answers).labels, labeler.tokenize(questions, answers).labels)
+
+
+def test_pairs_and_generators():
+    (first, second), y = make_data("pairs")
+    head = compiled("pairs")
+    expected = head.predict((first, second), verbose=0)
+    pairs = list(zip(first, second, strict=True))
+    np.testing.assert_array_equal(head.predict(pairs, verbose=0), expected)
+    np.testing.assert_array_equal(head.predict((pair for pair in pairs), verbose=0), expected)
+    head.fit((pair for pair in pairs), y, verbose=0)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_nothing_to_predict(kind):
+    x, _ = make_data(kind, 2)
+    head = make_head(kind)
+    empty = {name: [] for name in x} if isinstance(x, dict) and "token_ids" not in x else []
+    for output in keras.tree.flatten(head.predict(empty, verbose=0)):
+        assert output.shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "y", "arguments", "message"),
+    [
+        ("single_label", "a text", ["positive"], {}, r"got a single one; pass \['a text'\]"),
+        ("single_label", [3, 4], [0, 1], {}, "BertClassifier takes texts .* got"),
+        (
+            "regression",
+            ["a", "b"],
+            [0.0, 1.0],
+            {"class_weight": {0: 1.0}},
+            "class_weight needs labels that are classes",
+        ),
+        ("multiple_choice", ["a film"], [0], {}, "takes texts .*with prompt and choices"),
+        ("span_labeler", {"question": ["a"]}, None, {}, "with question and context"),
+        ("span_labeler", {"question": ["a"], "context": ["b"]}, None, {}, "there are no labels"),
+        ("pretrainer", ["a film"], None, {}, "pass pairs of texts, and labels"),
+        ("single_label", ["a"], ["positive"], {"sample_weight": [[1.0]]}, r"shape \[examples\]"),
+        ("single_label", ["a"], ["positive"], {"validation_split": 0.5}, "leaves one of the two parts empty"),
+    ],
+)
+def test_data_that_do_not_fit(kind, x, y, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        compiled(kind).fit(x, y, verbose=0, **arguments)
+
+
+def test_keras_still_has_the_private_hook_that_is_overridden():
+    assert callable(keras.Model._maybe_symbolic_build), "Keras changed: see BertHead._maybe_symbolic_build"
