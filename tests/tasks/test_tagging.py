@@ -5,11 +5,11 @@ import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
-from keras_bert.training.loss import mean_loss_weights
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
 from keras_bert.finetuning.token_classification_task import TokenClassificationSettings, TokenClassificationTask
 from keras_bert.metrics.entity_scores import tagging_metrics
+from keras_bert.training.loss import mean_loss_weights
 from tasks import tagging
 from tests.models.test_token_classifier import telling_sentences
 from tests.tasks import programs
