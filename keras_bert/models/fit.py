@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -14,9 +14,6 @@ from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.loss import sum_over_replicas
 from keras_bert.training.replica_gradients import ReplicaGradients
 from keras_bert.training.strategy import get_num_local_replicas, get_num_workers, needs_static_shapes
-
-if TYPE_CHECKING:
-    from keras_bert.models.head import BertHead
 
 
 class FitStep:
@@ -30,7 +27,7 @@ class FitStep:
         jit_compile: whether XLA compiles the forward and backward pass.
     """
 
-    def __init__(self, head: BertHead, seed: int, jit_compile: bool):
+    def __init__(self, head: keras.Model, seed: int, jit_compile: bool):
         self._head = head
         self._gradients = ReplicaGradients(head, seed, jit_compile=jit_compile)
         # Variables, as the compiled step is kept from one `fit` to the next. 0: each batch's own weight.
@@ -70,7 +67,7 @@ class FitStep:
         return head.compute_metrics(inputs, labels, outputs, sample_weight)
 
 
-def _track_loss(head: BertHead, sums: dict[str, tf.Tensor], weights: dict[str, tf.Tensor], labels: Any) -> None:
+def _track_loss(head: keras.Model, sums: dict[str, tf.Tensor], weights: dict[str, tf.Tensor], labels: Any) -> None:
     """Adds a batch to Keras' mean of the loss: weighted by its examples' weights, or with several terms by its rows."""
     totals = sum_over_replicas(tf.stack([sums[name] for name in weights]))
     divisors = tf.stack(list(weights.values()))
