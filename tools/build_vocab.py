@@ -100,7 +100,7 @@ def run(values):
     check_is_no_input(values.output, paths)
     learner = VocabularyLearner(values.vocab_size, values.num_unused, values.limit_alphabet, values.min_frequency)
     counter = count_words(paths, values.lower_case, values.strip_accents, values.progress)
-    num_words = counter.counts.total() + counter.too_long
+    num_words = counter.counts.total() + counter.num_too_long
     print(f"{num_words:,} words counted, {len(counter.counts):,} of them distinct", file=sys.stderr, flush=True)
     vocabulary = learner.learn(counter.counts)
     coverage = measure_coverage(BertTokenizer(vocabulary, values.lower_case, values.strip_accents), counter.counts)
@@ -108,8 +108,8 @@ def run(values):
         file.writelines(f"{entry}\n" for entry in vocabulary)
     print(
         f"{len(vocabulary):,} entries written to {values.output}: "
-        f"{(coverage.pieces + counter.too_long) / num_words:.4f} wordpieces per word, "
-        f"{(coverage.unknown + counter.too_long) / num_words:.4%} of the words unknown; "
+        f"{(coverage.num_wordpieces + counter.num_too_long) / num_words:.4f} wordpieces per word, "
+        f"{(coverage.num_unknown + counter.num_too_long) / num_words:.4%} of the words unknown; "
         f"{time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )

@@ -82,7 +82,7 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
     while chunk := list(itertools.islice(sequences, _CHUNK_SIZE)):
         prepared = preprocessor(tf.ragged.constant(chunk, tf.string, ragged_rank=1, inner_shape=()))
         ids, row_lengths, first_segments = flatten_rows(prepared.inputs, preprocessor.tokenizer.vocab_size)
-        parts.append((ids, row_lengths, first_segments, prepared.windows.numpy() + rows, prepared.places.numpy()))
+        parts.append((ids, row_lengths, first_segments, prepared.windows.numpy() + rows, prepared.positions.numpy()))
         rows += len(row_lengths)
     ids, row_lengths, first_segments, word_windows, word_places = map(np.concatenate, zip(*parts, strict=True))
     of_tokens = None

@@ -1,84 +1,44 @@
-"""Correlations and errors of predicted values, as scipy computes them."""
+"""Correlations and errors of predicted values, computed by scipy in float64.
+
+Labels and predictions are numbers [examples] or [examples, 1].
+"""
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 
 def pearson_correlation(labels: ArrayLike, predictions: ArrayLike) -> float:
-    """Pearson's correlation: one of STS-B's two scores (GLUE, arXiv 1804.07461, table 1).
+    """Computes Pearson's correlation: one of the two scores of STS-B (GLUE, arXiv 1804.07461, table 1).
 
-    Computed in float64, whatever the type of the values.
-
-    Args:
-        labels: numbers [examples] or [examples, 1], the true values.
-        predictions: numbers of the same shape, the predicted values.
-
-    Returns:
-        A float from -1 to 1; NaN where it is undefined: labels or predictions are all equal, or one is NaN.
-
-    Raises:
-        ValueError: if there are fewer than two examples, their numbers differ, or they are not numbers.
-
-    Example:
-
-    >>> round(pearson_correlation([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]), 6)
-    1.0
-    >>> pearson_correlation([1.0, 2.0, 3.0], [4.0, 4.0, 4.0])
-    nan
+    NaN if it is undefined: all labels or all predictions are equal, or a value is NaN.
     """
     from scipy.stats import pearsonr
 
-    return _correlation(pearsonr, labels, predictions)
+    return _correlate(pearsonr, labels, predictions)
 
 
 def spearman_correlation(labels: ArrayLike, predictions: ArrayLike) -> float:
-    """Spearman's rank correlation: one of STS-B's two scores (GLUE, arXiv 1804.07461, table 1).
+    """Computes Spearman's rank correlation: the other score of STS-B (GLUE, arXiv 1804.07461, table 1).
 
-    Equal values have the mean of their ranks.
-
-    Args:
-        labels: numbers [examples] or [examples, 1], the true values.
-        predictions: numbers of the same shape, the predicted values.
-
-    Returns:
-        A float from -1 to 1; NaN where it is undefined: labels or predictions are all equal, or one is NaN.
-
-    Raises:
-        ValueError: as for `pearson_correlation`.
-
-    Example:
-
-    >>> round(spearman_correlation([1.0, 2.0, 3.0, 4.0], [1.0, 8.0, 27.0, 26.0]), 6)
-    0.8
+    Equal values have the mean of their ranks. NaN if it is undefined, as for `pearson_correlation`.
     """
     from scipy.stats import spearmanr
 
-    return _correlation(spearmanr, labels, predictions)
+    return _correlate(spearmanr, labels, predictions)
 
 
 def regression_report(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float | int | None]:
-    """All scores of predicted values, fit for JSON.
-
-    Args:
-        labels: numbers [examples] or [examples, 1], the true values.
-        predictions: numbers of the same shape, the predicted values.
-
-    Returns:
-        A dict: `examples` int; `mean_squared_error`, `mean_absolute_error`; `pearson_correlation`,
-        `spearman_correlation`. What is undefined is None, since JSON knows no NaN.
-
-    Raises:
-        ValueError: as for `pearson_correlation`.
-
-    Example:
+    """Computes all scores of predicted values, in a form that JSON can hold: undefined scores are None.
 
     >>> report = regression_report([1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
     >>> round(report["mean_squared_error"], 6), report["spearman_correlation"]
     (0.333333, 1.0)
     """
-    labels, predictions = _values(labels, predictions)
+    labels, predictions = _as_values(labels, predictions)
     scores = {
         "mean_squared_error": float(np.mean((labels - predictions) ** 2)),
         "mean_absolute_error": float(np.mean(np.abs(labels - predictions))),
@@ -88,16 +48,16 @@ def regression_report(labels: ArrayLike, predictions: ArrayLike) -> dict[str, fl
     return {"examples": len(labels), **{name: value if np.isfinite(value) else None for name, value in scores.items()}}
 
 
-def _correlation(function, labels, predictions):
-    labels, predictions = _values(labels, predictions)
+def _correlate(function: Callable[..., Any], labels: ArrayLike, predictions: ArrayLike) -> float:
+    values = _as_values(labels, predictions)
     with warnings.catch_warnings():
-        # scipy warns that constant values have no correlation; the NaN says so.
+        # scipy warns about constant values; the result is NaN.
         warnings.simplefilter("ignore")
-        return float(function(labels, predictions).statistic)
+        return float(function(*values).statistic)
 
 
-def _values(labels, predictions):
-    """Both as float64 arrays [examples], checked."""
+def _as_values(labels: ArrayLike, predictions: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Converts both to float64 arrays [examples], and checks them."""
     arrays = []
     for name, values in (("labels", labels), ("predictions", predictions)):
         array = np.asarray(values)
@@ -109,9 +69,8 @@ def _values(labels, predictions):
                 "Of several outputs, pass one column at a time."
             )
         arrays.append(array.astype(np.float64))
-    labels, predictions = arrays
-    if len(labels) != len(predictions):
-        raise ValueError(f"there are {len(labels)} labels, but {len(predictions)} predictions; pass one for each")
-    if len(labels) < 2:
-        raise ValueError(f"a correlation needs at least two examples; got {len(labels)}")
-    return labels, predictions
+    if len(arrays[0]) != len(arrays[1]):
+        raise ValueError(f"there are {len(arrays[0])} labels, but {len(arrays[1])} predictions; pass one for each")
+    if len(arrays[0]) < 2:
+        raise ValueError(f"a correlation needs at least two examples; got {len(arrays[0])}")
+    return arrays[0], arrays[1]

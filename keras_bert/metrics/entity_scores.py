@@ -1,4 +1,4 @@
-"""Scores of tagged tokens: entities as seqeval counts them (CoNLL-2003's measure), or plain tags such as POS."""
+"""Scores of tagged tokens: entities as in seqeval (the measure of CoNLL-2003), or plain tags (parts of speech)."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.metrics.classification import classification_report
 
-# The letters that stand before the types, by scheme.
+# The prefixes of tags by scheme; the schemes are those of keras_bert.text.tags, which this package must not import.
 _PREFIXES = {"IOB1": "BI", "IOB2": "BI", "IOBES": "BIES"}
 SCHEMES = (*_PREFIXES, "plain")
 
@@ -21,19 +21,10 @@ def tagging_metrics(
     scheme: str = "IOB2",
     strict: bool = False,
 ) -> dict[str, float]:
-    """The scores of tags that a table of results has; `tagging_report` has all of them.
+    """Computes the main scores of tags; `tagging_report` has the arguments and all scores.
 
-    Args:
-        true_tags, predicted_tags, scheme, strict: as for `tagging_report`.
-
-    Returns:
-        A dict of name to float. Of entities: `precision`, `recall` and `f1` of all of them, `macro_f1`, the mean of
-        their types' F1, and `token_accuracy`. Of plain tags: `token_accuracy` and `macro_f1`.
-
-    Raises:
-        ValueError: as for `tagging_report`.
-
-    Example:
+    Entities have `precision`, `recall`, `f1`, `macro_f1` (the mean over types) and `token_accuracy`; plain tags have
+    `token_accuracy` and `macro_f1`.
 
     >>> scores = tagging_metrics([["B-person", "I-person", "O", "B-place"]], [["B-person", "I-person", "O", "O"]])
     >>> scores["precision"], scores["recall"], scores["macro_f1"], scores["token_accuracy"]
@@ -50,30 +41,15 @@ def tagging_report(
     scheme: str = "IOB2",
     strict: bool = False,
 ) -> dict[str, Any]:
-    """All scores of tags, by name, fit for JSON (undefined ones 0).
+    """Computes all scores of the tags of sentences, in a form that JSON can hold (undefined scores are 0).
 
-    An entity is right if one of the same type has been predicted for the same tokens.
+    An entity is right if one of the same type is predicted for the same tokens. Entities are read in the same way in
+    all schemes: an I- that continues nothing starts an entity, as in conlleval, whose scores CoNLL-2003 reports. With
+    `strict` (seqeval's mode "strict"), only tags that are valid in the scheme count.
 
-    Args:
-        true_tags: list of lists of str, the tags of sentences.
-        predicted_tags: list of lists of str, the tags predicted for them.
-        scheme: str. "IOB1", "IOB2" or "IOBES", which spell entities with B-, I-, E- and S-, or "plain": every token has
-            a tag of its own. Entities are read in the same way in all schemes unless `strict`.
-        strict: bool. Whether tags count only where they are what the scheme demands (seqeval's mode "strict").
-            Otherwise an I- that goes on with nothing begins an entity, as conlleval has it; CoNLL-2003's scores are of
-            this kind.
-
-    Returns:
-        A dict: `sentences` and `tokens` ints; `token_accuracy` float, the share of tokens with the right tag. Of
-        entities: `micro` and `macro`, each a dict of `precision`, `recall`, `f1`; `per_type`, a dict of type to such a
-        dict with `support`, the number of true entities. Of plain tags the rest of what `classification_report` gives,
-        for the tags that occur, sorted.
-
-    Raises:
-        ValueError: if the numbers of sentences or of their tags differ, there are no tags, one is not of the scheme, a
-            sentence is a str, the scheme is unknown, or `strict` is asked for plain tags.
-
-    Example:
+    The result has `sentences`, `tokens` and `token_accuracy`. Entities add `micro` and `macro`, each a dict of
+    `precision`, `recall`, `f1`, and `per_type`, such a dict with `support` for each type. Plain tags add what
+    `classification_report` returns for the tags that occur, sorted.
 
     >>> report = tagging_report([["B-person", "I-person"]], [["I-person", "I-person"]])
     >>> report["per_type"]
@@ -84,22 +60,22 @@ def tagging_report(
     if scheme not in SCHEMES:
         raise ValueError(f"unknown scheme {scheme!r}; allowed are {list(SCHEMES)}")
     if strict and scheme == "plain":
-        raise ValueError("strict is about how tags spell entities, and plain tags spell none; leave it out")
+        raise ValueError("strict applies to entities, which plain tags do not encode; leave it out")
     true_tags, predicted_tags = (list(map(_as_list, sentences)) for sentences in (true_tags, predicted_tags))
     _check_lengths(true_tags, predicted_tags)
     true, predicted = ([tag for tags in sentences for tag in tags] for sentences in (true_tags, predicted_tags))
     if scheme == "plain":
-        report = _of_tokens(true, predicted)
+        report = _score_tokens(true, predicted)
     else:
         _check_tags({*true, *predicted}, scheme)
         report = {
             "token_accuracy": float(np.mean([a == b for a, b in zip(true, predicted, strict=True)])),
-            **_of_entities(true_tags, predicted_tags, scheme if strict else None),
+            **_score_entities(true_tags, predicted_tags, scheme if strict else None),
         }
     return {"sentences": len(true_tags), "tokens": len(true), **report}
 
 
-def _of_tokens(true, predicted):
+def _score_tokens(true: list[str], predicted: list[str]) -> dict[str, Any]:
     names = sorted({*true, *predicted})
     numbers = {name: number for number, name in enumerate(names)}
     report = classification_report([numbers[tag] for tag in true], [numbers[tag] for tag in predicted], names)
@@ -107,18 +83,20 @@ def _of_tokens(true, predicted):
     return {"token_accuracy": report.pop("accuracy"), **report}
 
 
-def _of_entities(true_tags, predicted_tags, strict_scheme):
-    # Not seqeval's classification_report: its averages would take the place of types of their names, and it warns.
+def _score_entities(
+    true_tags: list[list[str]], predicted_tags: list[list[str]], strict_scheme: str | None
+) -> dict[str, Any]:
+    # Not seqeval's classification_report: its averages would replace types of the same names, and it warns.
+    arguments: dict[str, Any] = {"zero_division": 0}
     if strict_scheme is None:
         from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fscore_support
 
-        arguments = {"zero_division": 0}
         types = {entity[0] for tags in (true_tags, predicted_tags) for entity in get_entities(tags)}
     else:
         from seqeval import scheme as schemes
         from seqeval.metrics.v1 import precision_recall_fscore_support
 
-        arguments = {"zero_division": 0, "scheme": getattr(schemes, strict_scheme)}
+        arguments["scheme"] = getattr(schemes, strict_scheme)
         types = set.union(
             *(schemes.Entities(tags, arguments["scheme"]).unique_tags for tags in (true_tags, predicted_tags))
         )
@@ -128,36 +106,37 @@ def _of_entities(true_tags, predicted_tags, strict_scheme):
         "micro": dict(zip(_SCORES, map(float, micro), strict=True)),
         "macro": {name: float(np.mean(values)) if types else 0.0 for name, values in zip(_SCORES, scores, strict=True)},
         "per_type": {
-            name: {**dict(zip(_SCORES, map(float, of_type), strict=True)), "support": int(support)}
-            for name, *of_type, support in zip(sorted(types), *scores, supports, strict=True)
+            name: {**dict(zip(_SCORES, map(float, type_scores), strict=True)), "support": int(support)}
+            for name, *type_scores, support in zip(sorted(types), *scores, supports, strict=True)
         },
     }
 
 
-def _as_list(tags):
+def _as_list(tags: Sequence[str]) -> list[str]:
     if isinstance(tags, str):
         raise ValueError(f"tags must be a list of lists, one for each sentence; got {tags!r} for a sentence")
     return list(tags)
 
 
-def _check_lengths(true_tags, predicted_tags):
+def _check_lengths(true_tags: list[list[str]], predicted_tags: list[list[str]]) -> None:
     if len(true_tags) != len(predicted_tags):
         raise ValueError(
-            f"there are true tags of {len(true_tags)} sentences, but predicted ones of {len(predicted_tags)}; pass "
+            f"there are true tags of {len(true_tags)} sentences, but predicted tags of {len(predicted_tags)}; pass "
             "both for each sentence"
         )
     for number, (true, predicted) in enumerate(zip(true_tags, predicted_tags, strict=True)):
         if len(true) != len(predicted):
-            raise ValueError(f"sentence {number} has {len(true)} true tags, but {len(predicted)} predicted ones")
+            raise ValueError(f"sentence {number} has {len(true)} true tags, but {len(predicted)} predicted tags")
     if not any(true_tags):
-        raise ValueError("there are no tags, so there is no score; pass at least one")
+        raise ValueError("there are no tags to score; pass at least one")
 
 
-def _check_tags(tags, scheme):
-    spelling = re.compile(f"O|[{_PREFIXES[scheme]}](-.+)?", re.DOTALL)
-    wrong = sorted(tag for tag in tags if not spelling.fullmatch(tag))
+def _check_tags(tags: set[str], scheme: str) -> None:
+    pattern = re.compile(f"O|[{_PREFIXES[scheme]}](-.+)?", re.DOTALL)
+    wrong = sorted(tag for tag in tags if not pattern.fullmatch(tag))
     if wrong:
+        prefixes = ", ".join(f"{prefix}-" for prefix in _PREFIXES[scheme])
         raise ValueError(
-            f"{wrong[0]!r} is no tag of {scheme}, which has O and, with a hyphen and a type behind, the letters "
-            f"{', '.join(_PREFIXES[scheme])}; the schemes are {list(SCHEMES)}"
+            f"{wrong[0]!r} is not an {scheme} tag; allowed are O, and {prefixes} followed by a type. The schemes are "
+            f"{list(SCHEMES)}"
         )

@@ -1,4 +1,4 @@
-"""The scores of GLUE's tasks by their names."""
+"""Official scores of GLUE's tasks by name."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,25 +18,11 @@ METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
 
 
 def glue_metrics(names: Sequence[str], labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """The named scores of a task's predictions (GLUE, arXiv 1804.07461, table 1).
-
-    Args:
-        names: list of str, keys of `METRICS`.
-        labels: the true classes, ints [examples], or for correlations of values numbers [examples].
-        predictions: the predicted ones, in the same form.
-
-    Returns:
-        A dict of name to float, in the order of the names.
-
-    Raises:
-        ValueError: if a name is unknown, or as the score itself says.
-
-    Example:
+    """Computes the named scores, in the order of the names.
 
     >>> glue_metrics(["accuracy", "f1"], [0, 1, 1, 0], [0, 1, 0, 0])
     {'accuracy': 0.75, 'f1': 0.6666666666666666}
     """
-    unknown = [name for name in names if name not in METRICS]
-    if isinstance(names, str) or unknown:
+    if isinstance(names, str) or any(name not in METRICS for name in names):
         raise ValueError(f"names must be a list of some of {list(METRICS)}; got {names!r}")
     return {name: METRICS[name](labels, predictions) for name in names}

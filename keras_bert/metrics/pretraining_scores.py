@@ -1,23 +1,14 @@
-"""Scores of pre-training, from sums over batches."""
+"""Scores of pre-training from sums over batches."""
 
 import math
+from collections.abc import Mapping
 
-_PERPLEXITY_OF = "masked_lm"
 
+def pretraining_metrics(sums: Mapping[str, float]) -> dict[str, float]:
+    """Computes losses (in nats), accuracies and the perplexity of masked tokens from `BertPretrainer.metric_sums`.
 
-def pretraining_metrics(sums):
-    """Losses, accuracies and perplexity of pre-training.
-
-    Args:
-        sums: dict of name to float, added up over batches, as `BertPretrainer.metric_sums` gives them: of each loss
-            term `<term>_loss` and `<term>_correct`, weighted sums over predictions, and `<term>_weight`, the sum of
-            the weights.
-
-    Returns:
-        dict of name to float: of each term `<term>_loss`, in nats, and `<term>_accuracy`; and `perplexity`, e to the
-        power of the masked words' loss. NaN where the weights sum to 0.
-
-    Example:
+    `sums` has for each loss term the weighted sums `<term>_loss` and `<term>_correct`, and `<term>_weight`, the sum of
+    the weights. A term whose weights sum to 0 has NaN.
 
     >>> pretraining_metrics({"masked_lm_loss": 4.0, "masked_lm_correct": 1.0, "masked_lm_weight": 2.0})
     {'masked_lm_loss': 2.0, 'masked_lm_accuracy': 0.5, 'perplexity': 7.38905609893065}
@@ -28,7 +19,7 @@ def pretraining_metrics(sums):
         metrics[f"{term}_loss"] = sums[f"{term}_loss"] / weight if weight else math.nan
         metrics[f"{term}_accuracy"] = sums[f"{term}_correct"] / weight if weight else math.nan
     try:
-        metrics["perplexity"] = math.exp(metrics[f"{_PERPLEXITY_OF}_loss"])
+        metrics["perplexity"] = math.exp(metrics["masked_lm_loss"])
     except OverflowError:
         metrics["perplexity"] = math.inf
     return metrics

@@ -3,7 +3,7 @@
 import collections
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 VERSIONS = ("1.1", "2.0")
@@ -13,32 +13,14 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class QuestionScore(NamedTuple):
-    """How well one question is answered.
+    """Score of one answer."""
 
-    Args:
-        exact_match: float, 1 where the answer is one of the right ones, else 0.
-        f1: float from 0 to 1, the overlap of words with the right answer that is nearest.
-
-    Example:
-
-    >>> QuestionScore(exact_match=0.0, f1=0.5)
-    QuestionScore(exact_match=0.0, f1=0.5)
-    """
-
-    exact_match: float
-    f1: float
+    exact_match: float  # 1 if the answer equals one of the right answers, else 0
+    f1: float  # overlap of words with the nearest right answer, from 0 to 1
 
 
 def normalize_answer(text: str) -> str:
-    """An answer as the official scripts compare it: lower-cased, without ASCII punctuation and English articles.
-
-    Args:
-        text: str.
-
-    Returns:
-        str, its words with one space between them.
-
-    Example:
+    """Normalizes an answer as the official scripts do: lower case, no ASCII punctuation, no English articles.
 
     >>> normalize_answer(" The Battle of  Hastings. ")
     'battle of hastings'
@@ -47,21 +29,10 @@ def normalize_answer(text: str) -> str:
 
 
 def score_answer(prediction: str, answers: Sequence[str], version: str = "1.1") -> QuestionScore:
-    """Scores the answer to one question against each of the right ones, and takes the best.
+    """Scores an answer, "" for none, against each right answer, and returns the best score.
 
-    Args:
-        prediction: str. The answer given; `""` says that there is none.
-        answers: list of str. The right answers. Under version 2.0 one that is nothing but articles and punctuation
-            does not count, and none at all means that the question cannot be answered.
-        version: str. "1.1" or "2.0": whether nothing equals nothing.
-
-    Returns:
-        `QuestionScore`.
-
-    Raises:
-        ValueError: if the version is unknown, or there is no right answer under version 1.1.
-
-    Example:
+    Under version 2.0 right answers that consist of articles and punctuation are ignored, and a question without right
+    answers is unanswerable.
 
     >>> score_answer("in the year 1066", ["1066", "year 1066"])
     QuestionScore(exact_match=0.0, f1=0.8)
@@ -74,45 +45,27 @@ def score_answer(prediction: str, answers: Sequence[str], version: str = "1.1") 
         right = [answer for answer in right if answer] or [""]
     if not right:
         raise ValueError("a question of SQuAD 1.1 has at least one answer; this one has none: use version 2.0")
-    given = normalize_answer(prediction)
+    predicted = normalize_answer(prediction)
     return QuestionScore(
-        exact_match=float(given in right),
-        f1=max(_overlap(given.split(), answer.split(), version) for answer in right),
+        exact_match=float(predicted in right),
+        f1=max(_f1(predicted.split(), answer.split(), version) for answer in right),
     )
 
 
-def _overlap(given, right, version):
-    if not given or not right:
-        return float(version == "2.0" and given == right)
-    common = (collections.Counter(given) & collections.Counter(right)).total()
+def _f1(predicted: list[str], right: list[str], version: str) -> float:
+    if not predicted or not right:
+        return float(version == "2.0" and predicted == right)
+    common = (collections.Counter(predicted) & collections.Counter(right)).total()
     if common == 0:
         return 0.0
-    precision, recall = common / len(given), common / len(right)
+    precision, recall = common / len(predicted), common / len(right)
     return 2 * precision * recall / (precision + recall)
 
 
 def score_answers(
     predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]], version: str = "1.1"
 ) -> dict[str, QuestionScore]:
-    """Scores every question; one without a prediction gets 0.
-
-    Args:
-        predictions: dict of question id to str, the answers given. Other questions than those of `answers` are not
-            looked at.
-        answers: dict of question id to list of str, the right answers.
-        version: str. "1.1" or "2.0", as for `score_answer`.
-
-    Returns:
-        dict of question id to `QuestionScore`, in the order of `answers`.
-
-    Raises:
-        ValueError: as `score_answer` says.
-
-    Example:
-
-    >>> score_answers({"q1": "Paris"}, {"q1": ["Paris"], "q2": ["London"]})["q2"]
-    QuestionScore(exact_match=0.0, f1=0.0)
-    """
+    """Scores the question ids of `answers`, in their order; a question without a prediction gets 0."""
     return {
         identifier: score_answer(predictions[identifier], right, version)
         if identifier in predictions
@@ -128,28 +81,18 @@ def squad_metrics(
     null_odds: Mapping[str, float] | None = None,
     null_threshold: float | None = None,
 ) -> dict[str, float]:
-    """The scores of a whole file of answers.
+    """Computes the scores of a file of answers, by question id.
 
-    Source: evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer. Differs from them in names (`exact_match`
-    under both versions, `has_answer_f1` for `HasAns_f1`), in being shares rather than per cent, and in a question
-    without prediction, which is 0 under version 2.0 as it is under 1.1.
+    `null_odds`, under version 2.0, says how much better "no answer" is than the prediction: it adds the best scores
+    that a threshold on it can reach. With `null_threshold`, questions whose odds exceed it count as answered by "".
 
-    Args:
-        predictions, answers, version: as for `score_answers`.
-        null_odds: dict of question id to float, under version 2.0: how much rather than `predictions` says there is no
-            answer. Adds the best scores that a threshold on it would give.
-        null_threshold: float. With it, questions whose `null_odds` are greater count as answered by `""`.
+    The result has `exact_match`, `f1`, `total` and `missing` (numbers of questions, and of those without a prediction);
+    under version 2.0 the first three also with the prefixes `has_answer_` and `no_answer_`, if there are such
+    questions; with `null_odds` also `best_exact_match`, `best_exact_match_threshold`, `best_f1`, `best_f1_threshold`.
 
-    Returns:
-        dict of str to float: `exact_match`, `f1`, `total` and `missing` (questions; those without a prediction). Under
-        version 2.0 `has_answer_` and `no_answer_` with `exact_match`, `f1` and `total`, where there are such
-        questions. With `null_odds`, `best_exact_match`, `best_exact_match_threshold`, `best_f1`, `best_f1_threshold`.
-
-    Raises:
-        ValueError: if there are no questions, the version is unknown, `null_odds` comes with version 1.1 or lacks a
-            question, a threshold comes without them, or as `score_answer` says.
-
-    Example:
+    Differs from evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer in names (`exact_match` under both
+    versions, `has_answer_f1` for `HasAns_f1`), in fractions instead of percentages, and in a question without a
+    prediction, which scores 0 under version 2.0 as it does under 1.1.
 
     >>> scores = squad_metrics({"q1": "Paris", "q2": "Rome"}, {"q1": ["Paris"], "q2": ["in London"]})
     >>> scores["exact_match"], scores["total"]
@@ -164,43 +107,47 @@ def squad_metrics(
         if version == "2.0" and not any(map(normalize_answer, right))
     }
     best = {} if null_odds is None else _best_thresholds(scores, predictions, unanswerable, null_odds)
-    if null_threshold is not None:
+    if null_odds is not None and null_threshold is not None:
         for identifier in scores:
             if null_odds[identifier] > null_threshold:
                 right = float(identifier in unanswerable)
                 scores[identifier] = QuestionScore(right, right)
 
-    metrics = {**_means(scores.values()), "missing": sum(identifier not in predictions for identifier in answers)}
+    metrics = {**_mean_scores(scores.values()), "missing": sum(identifier not in predictions for identifier in answers)}
     if version == "2.0":
-        parts = {"has_answer": scores.keys() - unanswerable, "no_answer": unanswerable}
-        for prefix, part in parts.items():
+        for prefix, part in {"has_answer": scores.keys() - unanswerable, "no_answer": unanswerable}.items():
             if part:
                 # In the order of the file, so that sums are rounded in the same way on every run.
-                means = _means([score for identifier, score in scores.items() if identifier in part])
+                means = _mean_scores(score for identifier, score in scores.items() if identifier in part)
                 metrics.update({f"{prefix}_{name}": value for name, value in means.items()})
     return metrics | best
 
 
-def _check_version(version):
+def _check_version(version: str) -> None:
     if version not in VERSIONS:
         raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
 
 
-def _check_null_odds(answers, version, null_odds, null_threshold):
+def _check_null_odds(
+    answers: Mapping[str, Sequence[str]],
+    version: str,
+    null_odds: Mapping[str, float] | None,
+    null_threshold: float | None,
+) -> None:
     if not answers:
         raise ValueError("there are no questions to score")
     if null_odds is None:
         if null_threshold is not None:
-            raise ValueError(f"null_threshold={null_threshold} needs null_odds, and there are none")
+            raise ValueError(f"null_threshold={null_threshold} needs null_odds; pass them, or leave it out")
         return
     if version != "2.0":
-        raise ValueError(f"null_odds are for version 2.0, whose questions may have no answer; got version {version!r}")
-    without = [identifier for identifier in answers if identifier not in null_odds]
-    if without:
-        raise ValueError(f"null_odds must be there for every question; {len(without)} have none, {without[0]!r} first")
+        raise ValueError(f"null_odds apply to version 2.0, whose questions may have no answer; got version {version!r}")
+    missing = [identifier for identifier in answers if identifier not in null_odds]
+    if missing:
+        raise ValueError(f"null_odds must have every question; {len(missing)} are missing, the first is {missing[0]!r}")
 
 
-def _means(scores):
+def _mean_scores(scores: Iterable[QuestionScore]) -> dict[str, float]:
     scores = list(scores)
     return {
         "exact_match": sum(score.exact_match for score in scores) / len(scores),
@@ -209,12 +156,17 @@ def _means(scores):
     }
 
 
-def _best_thresholds(scores, predictions, unanswerable, null_odds):
+def _best_thresholds(
+    scores: Mapping[str, QuestionScore],
+    predictions: Mapping[str, str],
+    unanswerable: set[str],
+    null_odds: Mapping[str, float],
+) -> dict[str, float]:
     best = {}
     by_odds = sorted(scores, key=null_odds.__getitem__)
     for name in QuestionScore._fields:
-        # Where the threshold is below all odds, every question has the answer "".
-        total = highest = len(unanswerable)
+        # With a threshold below all odds, every question has the answer "".
+        total = highest = float(len(unanswerable))
         threshold = 0.0
         for identifier in by_odds:
             if identifier not in unanswerable:

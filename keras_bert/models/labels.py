@@ -98,6 +98,8 @@ def _encode_single(values: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def _encode_multiple(values: Any, names: Sequence[str]) -> np.ndarray:
+    if getattr(values, "ndim", 0) == 1:  # an array or a pandas Series of lists
+        values = list(values)
     if not hasattr(values, "dtype") and any(_is_name_list(row) for row in values):
         indices = {name: i for i, name in enumerate(names)}
         encoded = np.zeros([len(values), len(names)], "float32")

@@ -347,7 +347,7 @@ def answer_in_graph(labeler, questions, contexts, n_best, max_answer_length, nul
     """
     import tensorflow as tf
 
-    from keras_bert.text.question_preprocessor import find_answers
+    from keras_bert.text.answer_spans import find_answers
 
     prepared = labeler.preprocessor(questions, contexts)
     logits = labeler(prepared.inputs, training=False)

@@ -365,14 +365,14 @@ def tag_texts(model, texts, split=None):
     """
     import tensorflow as tf
 
-    from keras_bert.text.entity_spans import spell_entities
+    from keras_bert.text.entity_spans import are_entity_tags
     from keras_bert.text.words import split_text
 
     split = split or split_text
     words, starts = split(texts)
     prepared = model.preprocessor(words)
     logits = model(prepared.inputs, training=False)
-    of_words = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.places], axis=1))  # [words, labels]
+    of_words = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.positions], axis=1))  # [words, labels]
     numbers = tf.argmax(of_words, axis=1, output_type=tf.int32)
     scores = words.with_values(tf.reduce_max(tf.nn.softmax(of_words), axis=1))
     ends = starts + words.with_values(tf.strings.length(words.values))
@@ -383,7 +383,7 @@ def tag_texts(model, texts, split=None):
         **_places(texts, starts, ends),
     }
     answers = {"word_count": tf.cast(words.row_lengths(), tf.int32), **_dense(answers)}
-    if not spell_entities(model.labels):
+    if not are_entity_tags(model.labels):
         return answers
     return {**answers, **_entities(texts, words.with_values(numbers), model.labels, scores, starts, ends)}
 
@@ -398,7 +398,7 @@ def _entities(texts, numbers, labels, scores, starts, ends):
     entity_starts = spans.types.with_values(tf.gather(starts.values, offset + spans.first_words.values))
     entity_ends = spans.types.with_values(tf.gather(ends.values, offset + spans.last_words.values))
     size = tf.size(spans.types.values)
-    of_entity = tf.math.unsorted_segment_mean(scores.values, spans.of_words.values, size)
+    of_entity = tf.math.unsorted_segment_mean(scores.values, spans.entity_ids.values, size)
     cut = tf.strings.substr(
         tf.gather(texts, spans.types.value_rowids()), entity_starts.values, entity_ends.values - entity_starts.values
     )

@@ -38,8 +38,8 @@ class InstanceMaker:
             settings.max_predictions,
             rate=settings.masking_rate,
             whole_words=settings.whole_words,
-            mask_share=settings.mask_token_rate,
-            random_share=settings.random_token_rate,
+            mask_token_rate=settings.mask_token_rate,
+            random_token_rate=settings.random_token_rate,
         )
         self.make = tf.function(
             self._make,

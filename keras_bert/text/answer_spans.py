@@ -1,8 +1,11 @@
-"""From the logits of windows to the spans of their contexts that answer best."""
+"""Search for the best answers to questions, from the logits of windows to texts and offsets in the contexts."""
 
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from keras_bert.text.question_preprocessor import QuestionInputs
+from keras_bert.text.words import WORD_SEPARATORS
 
 # Defaults of `write_predictions` in google-research/bert run_squad.py.
 N_BEST = 20
@@ -10,30 +13,14 @@ MAX_ANSWER_LENGTH = 30  # tokens
 
 
 class AnswerSpans(NamedTuple):
-    """Spans of windows, those of one question behind another, the best first.
+    """Candidate answers as spans of windows, sorted by question and score, from `find_answer_spans`."""
 
-    Source: the preliminary predictions of `write_predictions` in google-research/bert `run_squad.py`.
-
-    Args:
-        rows: int32 tensor [spans], ascending, the question.
-        windows: int32 tensor [spans], the window.
-        starts: int32 tensor [spans], the place of the first token in the window's row.
-        ends: int32 tensor [spans], that of the last token.
-        start_logits: float64 tensor [spans], the logit of the start.
-        end_logits: float64 tensor [spans], that of the end. A span is as good as the sum of both.
-
-    Example:
-        >>> masks = tf.constant([[False, True, True]])
-        >>> find_answer_spans(tf.constant([[9.0, 1, 2]]), tf.constant([[9.0, 3, 1]]), masks, masks, [0]).ends.numpy()
-        array([1, 2, 2], dtype=int32)
-    """
-
-    rows: tf.Tensor
-    windows: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
-    start_logits: tf.Tensor
-    end_logits: tf.Tensor
+    rows: tf.Tensor  # int32 [spans], ascending: the question
+    windows: tf.Tensor  # int32 [spans]: the window
+    starts: tf.Tensor  # int32 [spans]: position of the first token in the window's row
+    ends: tf.Tensor  # int32 [spans]: position of the last token
+    start_logits: tf.Tensor  # float64 [spans]
+    end_logits: tf.Tensor  # float64 [spans]; a span's score is the sum of both logits
 
 
 def find_answer_spans(
@@ -45,51 +32,128 @@ def find_answer_spans(
     n_best: int = N_BEST,
     max_answer_length: int = MAX_ANSWER_LENGTH,
 ) -> AnswerSpans:
-    """Joins the likeliest starts and ends of each window to spans, and sorts those of each question.
+    """Combines the `n_best` starts and ends of each window into spans, and sorts the spans of each question.
 
-    Equal sums keep the order of windows, then of starts, then of ends by their logits, where equals keep that of their
-    places.
+    Logits and bool masks are `[windows, length]`; `rows` `[windows]`, ascending, are the questions of the windows. The
+    `n_best` positions are chosen before the masks discard those that cannot start or end an answer. Equal scores keep
+    the order of windows, then of starts, then of ends by their logits, and equal logits the order of positions.
 
     Source: `write_predictions` and `_get_best_indexes` in google-research/bert `run_squad.py`.
 
-    Args:
-        start_logits: float tensor [windows, length].
-        end_logits: float tensor [windows, length].
-        may_start: bool tensor [windows, length], whether an answer may begin with the token: one of the context that
-            has most context in this window.
-        may_end: bool tensor [windows, length], whether one may end with it: a token of the context.
-        rows: int tensor [windows], ascending, the question that each window is of.
-        n_best: int, how many starts and ends of each window are looked at, before `may_start` and `may_end` sort out
-            what cannot be an answer.
-        max_answer_length: int, most tokens of an answer.
-
-    Returns:
-        `AnswerSpans`.
-
-    Example: as for `AnswerSpans`.
+    Example:
+        >>> masks = tf.constant([[False, True, True]])
+        >>> find_answer_spans(tf.constant([[9.0, 1, 2]]), tf.constant([[9.0, 3, 1]]), masks, masks, [0]).ends.numpy()
+        array([1, 2, 2], dtype=int32)
     """
-    number = tf.minimum(n_best, tf.shape(start_logits)[1])
-    best_starts, starts = tf.math.top_k(start_logits, number)  # [windows, number]; of equals the first one first
-    best_ends, ends = tf.math.top_k(end_logits, number)
+    num_best = tf.minimum(n_best, tf.shape(start_logits)[1])
+    best_starts, starts = tf.math.top_k(start_logits, num_best)  # [windows, best]; ties in the order of positions
+    best_ends, ends = tf.math.top_k(end_logits, num_best)
     start_is_allowed = tf.gather(may_start, starts, batch_dims=1)[:, :, tf.newaxis]
     end_is_allowed = tf.gather(may_end, ends, batch_dims=1)[:, tf.newaxis, :]
     lengths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1  # [windows, starts, ends]
     fits = tf.logical_and(lengths >= 1, lengths <= max_answer_length)
-    places = tf.where(start_is_allowed & end_is_allowed & fits)  # [spans, 3]
-    of_start, of_end = places[:, :2], tf.gather(places, [0, 2], axis=1)
+    indices = tf.where(start_is_allowed & end_is_allowed & fits)  # [spans, 3]
+    start_indices, end_indices = indices[:, :2], tf.gather(indices, [0, 2], axis=1)
 
-    # In float64, as the original adds them: which of two spans is better can hang on the last bit.
-    start_logits = tf.cast(tf.gather_nd(best_starts, of_start), tf.float64)
-    end_logits = tf.cast(tf.gather_nd(best_ends, of_end), tf.float64)
-    windows = tf.cast(places[:, 0], tf.int32)
+    # In float64 as in the original, because the last bit decides between equally good spans.
+    start_logits = tf.cast(tf.gather_nd(best_starts, start_indices), tf.float64)
+    end_logits = tf.cast(tf.gather_nd(best_ends, end_indices), tf.float64)
+    windows = tf.cast(indices[:, 0], tf.int32)
     spans = AnswerSpans(
         tf.gather(tf.cast(rows, tf.int32), windows),
         windows,
-        tf.gather_nd(starts, of_start),
-        tf.gather_nd(ends, of_end),
+        tf.gather_nd(starts, start_indices),
+        tf.gather_nd(ends, end_indices),
         start_logits,
         end_logits,
     )
     by_score = tf.argsort(start_logits + end_logits, direction="DESCENDING", stable=True)
     order = tf.gather(by_score, tf.argsort(tf.gather(spans.rows, by_score), stable=True))
     return AnswerSpans(*(tf.gather(values, order) for values in spans))
+
+
+class AnswersInContexts(NamedTuple):
+    """The best answers to questions with their offsets in the contexts, from `find_answers`.
+
+    The fields are [questions, n_best], best first; a question with fewer answers has "" and 0 in the rest.
+    """
+
+    texts: tf.Tensor  # string
+    scores: tf.Tensor  # float32: sum of the start and end logits
+    start_bytes: tf.Tensor  # int32
+    end_bytes: tf.Tensor  # int32: one past the last byte
+    start_characters: tf.Tensor  # int32
+    end_characters: tf.Tensor  # int32: one past the last character
+    null_scores: tf.Tensor  # float32 [questions]: score of "no answer", the minimum over windows of [CLS]'s logit sum
+
+
+def find_answers(
+    prepared: QuestionInputs,
+    contexts: tf.Tensor,
+    start_logits: tf.Tensor,
+    end_logits: tf.Tensor,
+    n_best: int = N_BEST,
+    max_answer_length: int = MAX_ANSWER_LENGTH,
+) -> AnswersInContexts:
+    """Finds the `n_best` answers of different wording in contexts `[questions]`, from logits `[windows, length]`.
+
+    The texts are cut from the contexts as written, with each run of white space replaced by a space.
+
+    Source: `write_predictions` in google-research/bert `run_squad.py`. Differs from BERT: an answer reaches from the
+    first to the last character of its tokens; `keras_bert.text.final_text` has the original's rule.
+
+    Example:
+        >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+        >>> from keras_bert.text.tokenizer import BertTokenizer
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], lower_case=True)
+        >>> prepared, logits = BertQuestionPreprocessor(tokenizer)(["Where"], ["In Paris"]), [[0.0, 0, 0, 1, 5, 0]]
+        >>> answers = find_answers(prepared, tf.constant(["In Paris"]), tf.constant(logits), tf.constant(logits), 2)
+        >>> answers.texts.numpy().tolist(), answers.scores.numpy().tolist()
+        ([[b'Paris', b'In Paris']], [[10.0, 6.0]])
+    """
+    spans = find_answer_spans(
+        start_logits, end_logits, prepared.may_start, prepared.may_end, prepared.rows, n_best, max_answer_length
+    )
+    # From positions in a row to indices of the flat context tokens.
+    offsets = tf.cast(prepared.start_bytes.row_starts(), tf.int32) - prepared.context_starts
+    offset = tf.gather(offsets, spans.windows)
+    starts = tf.gather(prepared.start_bytes.values, offset + spans.starts)
+    ends = tf.gather(prepared.end_bytes.values, offset + spans.ends)
+    texts = tf.strings.substr(tf.gather(contexts, spans.rows), starts, ends - starts)
+    # As in the original, which joins the words of an answer by spaces.
+    texts = tf.strings.regex_replace(texts, f"[{WORD_SEPARATORS}]+", " ")
+
+    num_questions = tf.size(contexts)
+    kept = _select_distinct(spans.rows, texts, num_questions, n_best)
+    rows, starts, ends = (tf.gather(values, kept) for values in (spans.rows, starts, ends))
+    context_of_answer = tf.gather(contexts, rows)
+
+    def by_question(values: tf.Tensor) -> tf.Tensor:
+        ragged = tf.RaggedTensor.from_value_rowids(values, tf.cast(rows, tf.int64), tf.cast(num_questions, tf.int64))
+        return ragged.to_tensor(shape=[None, n_best])
+
+    def count_characters(num_bytes: tf.Tensor) -> tf.Tensor:
+        prefix = tf.strings.substr(context_of_answer, tf.zeros_like(num_bytes), num_bytes)
+        return tf.strings.length(prefix, unit="UTF8_CHAR")
+
+    null_scores = tf.cast(start_logits[:, 0] + end_logits[:, 0], tf.float32)
+    return AnswersInContexts(
+        by_question(tf.gather(texts, kept)),
+        by_question(tf.cast(tf.gather(spans.start_logits + spans.end_logits, kept), tf.float32)),
+        by_question(starts),
+        by_question(ends),
+        by_question(count_characters(starts)),
+        by_question(count_characters(ends)),
+        tf.math.unsorted_segment_min(null_scores, prepared.rows, num_questions),
+    )
+
+
+def _select_distinct(rows: tf.Tensor, texts: tf.Tensor, num_questions: tf.Tensor, n_best: int) -> tf.Tensor:
+    """Selects the best span of each distinct text, at most `n_best` per question: indices [kept]."""
+    _, text_ids = tf.unique(tf.strings.join([tf.strings.as_string(rows), texts], separator=":"))
+    index = tf.range(tf.size(rows))
+    first = tf.math.unsorted_segment_min(index, text_ids, tf.size(rows))
+    is_first = tf.equal(tf.gather(first, text_ids), index)
+    counted = tf.cumsum(tf.cast(is_first, tf.int32))
+    before = tf.math.unsorted_segment_min(counted, rows, num_questions)  # the count at a question's first span
+    return tf.where(is_first & (counted - tf.gather(before, rows) < n_best))[:, 0]

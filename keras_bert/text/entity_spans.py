@@ -1,4 +1,4 @@
-"""The entities that predicted tags spell, in the graph."""
+"""Decoding of predicted tags to entities, in the graph, by the rules of `keras_bert.text.tags.convert_tags`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,84 +9,50 @@ from keras_bert.text.tags import PLAIN, detect_scheme
 
 
 class EntitySpans(NamedTuple):
-    """Entities of texts, in the order of the texts' words.
+    """Entities of texts, in the order of their words, from `find_entities`."""
 
-    Source: none in BERT; the rules are those of `keras_bert.text.tags.convert_tags`.
+    types: tf.RaggedTensor  # string [texts, (entities)]
+    first_words: tf.RaggedTensor  # int32 [texts, (entities)]: index of the entity's first word in its text
+    last_words: tf.RaggedTensor  # int32 [texts, (entities)]: index of its last word
+    entity_ids: tf.RaggedTensor  # int32 [texts, (words)]: index of each word's entity among those of all texts, or -1
 
-    Args:
-        types: string `RaggedTensor` [texts, (entities)].
-        first_words: int32 `RaggedTensor` [texts, (entities)], the number of an entity's first word in its text, from 0.
-        last_words: int32 `RaggedTensor` [texts, (entities)], that of its last word.
-        of_words: int32 `RaggedTensor` [texts, (words)], the number of each word's entity among those of all texts, -1
-            where it is of none.
+
+def are_entity_tags(labels: Sequence[str]) -> bool:
+    """Checks whether labels are tags of entities; others are plain tags such as parts of speech."""
+    return detect_scheme([[label] for label in labels]) != PLAIN
+
+
+def find_entities(tag_ids: tf.RaggedTensor, labels: Sequence[str]) -> EntitySpans:
+    """Decodes tags `[texts, (words)]`, indices of entity tags of any scheme, also in invalid sequences.
 
     Example:
         >>> spans = find_entities(tf.ragged.constant([[1, 2, 0, 1]]), ["O", "B-place", "I-place"])
         >>> spans.types.to_list(), spans.first_words.to_list(), spans.last_words.to_list()
         ([[b'place', b'place']], [[0, 3]], [[1, 3]])
     """
-
-    types: tf.RaggedTensor
-    first_words: tf.RaggedTensor
-    last_words: tf.RaggedTensor
-    of_words: tf.RaggedTensor
-
-
-def spell_entities(labels: Sequence[str]) -> bool:
-    """Whether labels are tags of entities, and not such as parts of speech.
-
-    Source: none in BERT.
-
-    Args:
-        labels: list of str.
-
-    Returns:
-        bool.
-
-    Example:
-        >>> spell_entities(["O", "B-place", "I-place"]), spell_entities(["NOUN", "VERB"])
-        (True, False)
-    """
-    return detect_scheme([[label] for label in labels]) != PLAIN
-
-
-def find_entities(tag_ids: tf.RaggedTensor, labels: Sequence[str]) -> EntitySpans:
-    """Finds the entities that tags spell, broken sequences included.
-
-    Source: none in BERT; the rules are those of `keras_bert.text.tags.convert_tags`.
-
-    Args:
-        tag_ids: integer `RaggedTensor` [texts, (words)], numbers of labels.
-        labels: list of str, tags of entities in any scheme.
-
-    Returns:
-        `EntitySpans`.
-
-    Example: as for `EntitySpans`.
-    """
     types = [label[1:].removeprefix("-") or "_" for label in labels]
-    of_label = tf.constant([types.index(name) for name in types])  # labels of one type have one number
-    may_go_on, may_be_gone_on = (tf.constant([label[0] in letters for label in labels]) for letters in ("IE", "BI"))
+    type_ids = tf.constant([types.index(name) for name in types])  # labels of one type have one id
+    can_continue = tf.constant([label[0] in "IE" for label in labels])
+    can_be_continued = tf.constant([label[0] in "BI" for label in labels])
     ids, row = tag_ids.values, tag_ids.value_rowids()
-    kind = tf.gather(of_label, ids)
+    type_id = tf.gather(type_ids, ids)
     is_entity = tf.gather(tf.constant([label != "O" for label in labels]), ids)
-    goes_on = tf.logical_and(tf.gather(may_go_on, ids[1:]), tf.gather(may_be_gone_on, ids[:-1]))
-    goes_on = tf.logical_and(goes_on, tf.logical_and(tf.equal(kind[1:], kind[:-1]), tf.equal(row[1:], row[:-1])))
-    goes_on = tf.pad(goes_on, [[1, 0]])[: tf.size(ids)]
-    begins = tf.logical_and(is_entity, tf.logical_not(goes_on))
+    continues = tf.logical_and(tf.gather(can_continue, ids[1:]), tf.gather(can_be_continued, ids[:-1]))
+    is_same = tf.logical_and(tf.equal(type_id[1:], type_id[:-1]), tf.equal(row[1:], row[:-1]))
+    continues = tf.pad(tf.logical_and(continues, is_same), [[1, 0]])[: tf.size(ids)]
+    starts = tf.logical_and(is_entity, tf.logical_not(continues))
 
-    number = tf.where(is_entity, tf.cumsum(tf.cast(begins, tf.int32)) - 1, -1)
-    first = tf.where(begins)[:, 0]
+    entity_ids = tf.where(is_entity, tf.cumsum(tf.cast(starts, tf.int32)) - 1, -1)
+    first = tf.where(starts)[:, 0]
     word = tf.ragged.range(tf.cast(tag_ids.row_lengths(), tf.int32)).values
-    last_words = tf.math.unsorted_segment_max(word, number, tf.size(first))
-    entity_row = tf.gather(row, first)
+    last_words = tf.math.unsorted_segment_max(word, entity_ids, tf.size(first))
 
-    def of_texts(values):
-        return tf.RaggedTensor.from_value_rowids(values, entity_row, nrows=tag_ids.nrows())
+    def by_text(values: tf.Tensor) -> tf.RaggedTensor:
+        return tf.RaggedTensor.from_value_rowids(values, tf.gather(row, first), nrows=tag_ids.nrows())
 
     return EntitySpans(
-        of_texts(tf.gather(tf.gather(tf.constant(types), ids), first)),
-        of_texts(tf.gather(word, first)),
-        of_texts(last_words),
-        tag_ids.with_values(number),
+        by_text(tf.gather(tf.constant(types), tf.gather(ids, first))),
+        by_text(tf.gather(word, first)),
+        by_text(last_words),
+        tag_ids.with_values(entity_ids),
     )

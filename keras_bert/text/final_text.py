@@ -1,7 +1,7 @@
-"""The wording of an answer in its context, exactly as google-research/bert's `run_squad.py` finds it.
+"""Exact reproduction of how google-research/bert's `run_squad.py` cuts the text of an answer out of its context.
 
-This is for files of predictions that must equal the original's. What is served goes by the tokens' offsets instead,
-which the original did not have: it tokenizes the words of the answer once more, and counts characters.
+Used only for prediction files that must equal the original's. The original has no token offsets: it tokenizes the words
+of the answer again and counts characters. Served answers are cut at token offsets instead.
 """
 
 import functools
@@ -22,18 +22,10 @@ _CHINESE = (
 
 @functools.lru_cache(maxsize=1 << 16)
 def final_text(answer: str, words: str, lower_case: bool) -> str:
-    """The part of an answer's words that its tokens stand for.
+    """Finds the part of the context's `words` that the tokens of `answer`, joined to words, stand for.
 
-    Source: `get_final_text` in google-research/bert `run_squad.py`.
-
-    Args:
-        answer: str, the answer's tokens, joined to words with one space between them.
-        words: str, the context's words that hold these tokens, with one space between them.
-        lower_case: bool, whether the tokenizer lower-cases.
-
-    Returns:
-        str: the part of `words`, or all of it where the tokens are not found in it or the characters of both cannot be
-        matched one to one, as is so where a character is decomposed into several letters.
+    Returns all of `words` if the tokens are not found in it, or if the characters of both cannot be matched one to one,
+    for example because one is decomposed into several letters. Source: `get_final_text`.
 
     Example:
         >>> final_text("steve smith", "Steve Smith's", lower_case=True)
@@ -43,23 +35,23 @@ def final_text(answer: str, words: str, lower_case: bool) -> str:
     """
     tokens = " ".join(_basic_tokens(words, lower_case))
     begin = tokens.find(answer)
-    places = [place for place, character in enumerate(words) if character != " "]
-    if not answer or begin < 0 or len(places) != _without_spaces(tokens):
+    positions = [position for position, character in enumerate(words) if character != " "]
+    if not answer or begin < 0 or len(positions) != _count_without_spaces(tokens):
         return words
-    first = _without_spaces(tokens[:begin])
-    return words[places[first] : places[first + _without_spaces(answer) - 1] + 1]
+    first = _count_without_spaces(tokens[:begin])
+    return words[positions[first] : positions[first + _count_without_spaces(answer) - 1] + 1]
 
 
-def _without_spaces(text):
+def _count_without_spaces(text: str) -> int:
     return len(text) - text.count(" ")
 
 
-def _basic_tokens(text, lower_case):
-    """The tokens of `BasicTokenizer` in google-research/bert `tokenization.py`."""
+def _basic_tokens(text: str, lower_case: bool) -> list[str]:
+    """Tokenizes as `BasicTokenizer` in google-research/bert `tokenization.py`."""
     cleaned = "".join(_clean(character) for character in text)
-    spread = "".join(f" {character} " if _is_chinese(character) else character for character in cleaned)
+    spaced = "".join(f" {character} " if _is_chinese(character) else character for character in cleaned)
     tokens = []
-    for word in spread.split():
+    for word in spaced.split():
         if lower_case:
             decomposed = unicodedata.normalize("NFD", word.lower())
             word = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
@@ -67,18 +59,18 @@ def _basic_tokens(text, lower_case):
     return tokens
 
 
-def _clean(character):
+def _clean(character: str) -> str:
     category = unicodedata.category(character)
     if character in "\t\n\r" or category == "Zs":
         return " "
     return "" if character in "\0\ufffd" or category in ("Cc", "Cf") else character
 
 
-def _is_chinese(character):
+def _is_chinese(character: str) -> bool:
     return any(first <= ord(character) <= last for first, last in _CHINESE)
 
 
-def _is_punctuation(character):
-    # Symbols of ASCII count, though Unicode has them in other categories.
+def _is_punctuation(character: str) -> bool:
+    # ASCII symbols count, although Unicode has them in other categories.
     is_symbol = character.isascii() and character.isprintable() and not character.isalnum() and character != " "
     return is_symbol or unicodedata.category(character).startswith("P")

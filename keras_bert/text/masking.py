@@ -1,4 +1,4 @@
-"""The masking law: which tokens a masked language model has to predict, and what it sees in their place."""
+"""Masking for masked language modelling: the choice of the tokens to predict, and their replacement."""
 
 import numbers
 from collections.abc import Sequence
@@ -9,43 +9,44 @@ import tensorflow as tf
 from keras_bert.text.random_bits import integers_below, random_bits, uniform_floats
 from keras_bert.text.vocabulary import CLASSIFICATION_TOKEN, MASK_TOKEN, SEPARATOR_TOKEN, check_vocabulary
 
-RATE = 0.15  # arXiv 1810.04805, section 3.1
-MASK_SHARE = 0.8  # the same place
-RANDOM_SHARE = 0.1  # the same place
+# arXiv 1810.04805, section 3.1.
+RATE = 0.15
+MASK_TOKEN_RATE = 0.8
+RANDOM_TOKEN_RATE = 0.1
 
 _CONTINUATION_PREFIX = "##"
 
-# What random numbers are for; one purpose's numbers say nothing of another's.
+# Purposes of random numbers; the numbers of different purposes are unrelated.
 _ORDER, _KIND, _RANDOM_TOKEN = range(3)
 
 
 class TokenMasker:
-    """Masks tokens of packed rows for masked language modelling, the same way wherever and however often it is called.
+    """Masks tokens of packed rows for masked language modelling, reproducibly.
+
+    Of a row with `length` tokens, `[CLS]` and `[SEP]` included, min(`max_predictions`, max(1, round(`rate` x
+    `length`))) tokens are masked, or as many as there are: any but `[CLS]`, `[SEP]` and padding. Halves round to the
+    even number. With whole words, words are taken in random order; a word that would exceed the number is skipped,
+    while shorter ones after it may still be taken. The number counts wordpieces in both modes, so every token that is
+    replaced has its label. Each masked token becomes `[MASK]`, or a random entry of the vocabulary (special and unused
+    ones included, as in the original), or stays unchanged, independently of the others.
+
+    The result of a row is a function of its tokens and its key, and of nothing else: neither of the other rows, nor of
+    the width of the padding, nor of the order or the number of calls. Pass another key to get another mask.
 
     Source: `create_masked_lm_predictions` in google-research/bert `create_pretraining_data.py`; arXiv 1810.04805,
-    section 3.1. Of a row with `length` tokens, `[CLS]` and `[SEP]` included, min(`max_predictions`,
-    max(1, round(`rate` x `length`))) are masked, or as many as there are: any but `[CLS]`, `[SEP]` and padding. Halves
-    round to the even number. With whole words these are taken in random order, and a word that would exceed the number
-    is left out, while shorter ones after it may still come. The number counts wordpieces in both modes, so every
-    token that is replaced has its label.
+    section 3.1.
 
-    Each masked token becomes `[MASK]`, or a random entry of the vocabulary (special and unused ones included, as in the
-    original), or stays, independently of the others.
-
-    A row's result is a function of its tokens and its key, and of nothing else: neither of the other rows, nor of the
-    width of the padding, nor of the order or the number of calls. For another mask in every epoch, give another key.
-
-    Differs from BERT: a piece that begins with `##` right after `[CLS]` or `[SEP]` begins a word; the original joins it
-    to the last word of the segment before. Random numbers are not those of Python's `random`.
+    Differs from BERT: a wordpiece that starts with `##` right after `[CLS]` or `[SEP]` starts a word; the original
+    joins it to the last word of the segment before. Random numbers are not those of Python's `random`.
 
     Args:
-        vocabulary: sequence of str, the wordpieces in the order of their ids, with `[MASK]`.
-        max_predictions: int, most tokens masked in a row; `predictions_per_sequence` tells how many are enough.
-        rate: float, share of a row's tokens to mask, above 0 and at most 1. Defaults to 0.15.
-        whole_words: bool, whether pieces of a word (one that begins with `##` and the one before it) are masked
-            together. Defaults to False.
-        mask_share: float, share of the masked tokens that become `[MASK]`. Defaults to 0.8.
-        random_share: float, share of them that become a random token; the rest stays. Defaults to 0.1.
+        vocabulary: the wordpieces in the order of their ids, with `[MASK]`.
+        max_predictions: maximum number of masked tokens per row; `predictions_per_sequence` computes how many are
+            enough.
+        rate: fraction of a row's tokens to mask, above 0 and at most 1. Defaults to 0.15.
+        whole_words: whether the wordpieces of a word are masked together. Defaults to False.
+        mask_token_rate: fraction of the masked tokens that become `[MASK]`. Defaults to 0.8.
+        random_token_rate: fraction of them that become a random token; the rest stays unchanged. Defaults to 0.1.
 
     Inputs: `token_ids` int32 `[batch, length]`, `padding_mask` int32 `[batch, length]` (0 for padding), `keys` int64
         `[batch]`. Batch and length may be unknown when the function is traced.
@@ -57,8 +58,10 @@ class TokenMasker:
         - `masked_weights`: float32 `[batch, max_predictions]`, 1 for each of them, then 0.
 
     Raises:
-        TypeError: the vocabulary is no list of strings, `max_predictions` no int, or a rate or share no number.
-        ValueError: the vocabulary lacks `[MASK]` or another special token, or a number is out of range.
+        TypeError: the vocabulary is not a list of strings, an argument is not a number, or an input not integer.
+        ValueError: the vocabulary lacks `[MASK]` or another special token, a number is out of range, or the shapes of
+            the inputs do not match (InvalidArgumentError if they are known at run time only).
+        tf.errors.InvalidArgumentError: an id is not in the vocabulary.
 
     Example:
         >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "the", "game"]
@@ -77,192 +80,166 @@ class TokenMasker:
         max_predictions: int,
         rate: float = RATE,
         whole_words: bool = False,
-        mask_share: float = MASK_SHARE,
-        random_share: float = RANDOM_SHARE,
-    ):
+        mask_token_rate: float = MASK_TOKEN_RATE,
+        random_token_rate: float = RANDOM_TOKEN_RATE,
+    ) -> None:
         vocabulary = check_vocabulary(vocabulary)
         ids = {token: token_id for token_id, token in enumerate(vocabulary)}
         if MASK_TOKEN not in ids:
             raise ValueError(
                 f"The vocabulary of {len(vocabulary)} entries lacks {MASK_TOKEN}, which masked language modelling "
-                f"needs. Add a line {MASK_TOKEN} to vocab.txt, or give the vocab.txt of a BERT checkpoint."
+                f"needs. Add a line {MASK_TOKEN} to vocab.txt, or pass the vocab.txt of a BERT checkpoint."
             )
         _check_at_least_one("max_predictions", max_predictions)
         _check_rate(rate)
-        _check_shares(mask_share, random_share)
+        _check_number("mask_token_rate", mask_token_rate)
+        _check_number("random_token_rate", random_token_rate)
+        if not (mask_token_rate >= 0 and random_token_rate >= 0 and mask_token_rate + random_token_rate <= 1):
+            raise ValueError(
+                "mask_token_rate and random_token_rate must be at least 0 and together at most 1; the remaining masked "
+                f"tokens stay unchanged. Received: {mask_token_rate} and {random_token_rate}."
+            )
         self.max_predictions = max_predictions
         self.rate = rate
         self.whole_words = whole_words
-        self.mask_share = mask_share
-        self.random_share = random_share
+        self.mask_token_rate = mask_token_rate
+        self.random_token_rate = random_token_rate
         self._vocab_size = len(vocabulary)
         self._cls_id, self._sep_id, self._mask_id = ids[CLASSIFICATION_TOKEN], ids[SEPARATOR_TOKEN], ids[MASK_TOKEN]
-        # NumPy arrays, which become constants of whatever graph the masker is called in.
-        self._continues = np.array([token.startswith(_CONTINUATION_PREFIX) for token in vocabulary])
+        # NumPy arrays, which become constants of any graph that the masker is called in.
+        self._is_continuation = np.array([token.startswith(_CONTINUATION_PREFIX) for token in vocabulary])
         self._distinct_ids = np.array(list(ids.values()), np.int32)
 
     def __call__(self, token_ids: tf.Tensor, padding_mask: tf.Tensor, keys: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Masks a batch of rows.
-
-        Args:
-            token_ids: int32 `[batch, length]`.
-            padding_mask: int32 `[batch, length]`, 0 for padding.
-            keys: int64 `[batch]`, any integers: where a row's randomness comes from.
-
-        Returns:
-            dict of tensors, as the class says.
-
-        Raises:
-            TypeError: an input is not of integers.
-            ValueError: the shapes do not fit together (InvalidArgumentError where these are known at run time only).
-            InvalidArgumentError: an id is not in the vocabulary.
-        """
+        """Masks a batch of rows; see the class for inputs, outputs and errors."""
         token_ids, padding_mask, keys = _check_inputs(token_ids, padding_mask, keys)
-        self._check_ids(token_ids)
+        is_known = tf.logical_and(token_ids >= 0, token_ids < self._vocab_size)
+        message = f"token_ids must be 0 to {self._vocab_size - 1}, the ids of the masker's vocabulary. Received:"
+        tf.debugging.Assert(tf.reduce_all(is_known), [message, token_ids])
         not_padding = tf.not_equal(padding_mask, 0)
-        special = tf.logical_or(tf.equal(token_ids, self._cls_id), tf.equal(token_ids, self._sep_id))
-        candidates = tf.logical_and(not_padding, tf.logical_not(special))  # [batch, length]
-        number = self._number_to_mask(not_padding)
+        is_special = tf.logical_or(tf.equal(token_ids, self._cls_id), tf.equal(token_ids, self._sep_id))
+        candidates = tf.logical_and(not_padding, tf.logical_not(is_special))  # [batch, length]
+        count = self._count_to_mask(not_padding)
         if self.whole_words:
-            distances = self._choose_words(token_ids, candidates, number, keys)
+            distances = self._choose_words(token_ids, candidates, count, keys)
         else:
-            distances = self._choose_pieces(candidates, number, keys)
+            distances = self._choose_tokens(candidates, count, keys)
         return self._replace(token_ids, distances, keys)
 
-    def _check_ids(self, token_ids: tf.Tensor) -> None:
-        known = tf.logical_and(token_ids >= 0, token_ids < self._vocab_size)
-        message = f"token_ids must be 0 to {self._vocab_size - 1}: the masker's vocabulary has no others. Received:"
-        tf.debugging.Assert(tf.reduce_all(known), [message, token_ids])
-
-    def _number_to_mask(self, not_padding: tf.Tensor) -> tf.Tensor:
-        """How many tokens of each row are to be masked, int32 `[batch]`."""
+    def _count_to_mask(self, not_padding: tf.Tensor) -> tf.Tensor:
+        """Computes how many tokens of each row to mask, int32 `[batch]`."""
         lengths = tf.reduce_sum(tf.cast(not_padding, tf.int32), axis=1)
         # float64 and tf.round, which rounds halves to even, as Python's round(rate * length) does.
-        number = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.rate), tf.int32)
-        return tf.minimum(tf.maximum(number, 1), self.max_predictions)
+        count = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.rate), tf.int32)
+        return tf.minimum(tf.maximum(count, 1), self.max_predictions)
 
-    def _choose_pieces(self, candidates: tf.Tensor, number: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """The first `number` candidates in a random order, as their distances from the row's end; 0 for none."""
+    def _choose_tokens(self, candidates: tf.Tensor, count: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """Chooses the first `count` candidates in a random order: their distances from the row's end, then 0."""
         length = tf.shape(candidates)[1]
-        drawn = tf.where(candidates, _order_numbers(keys, length), -1)
+        drawn = tf.where(candidates, _sort_keys(keys, length), -1)
         highest, positions = tf.math.top_k(drawn, tf.minimum(self.max_predictions, length))
-        wanted = tf.range(tf.shape(positions)[1]) < number[:, tf.newaxis]
-        return tf.where(tf.logical_and(wanted, highest >= 0), length - positions, 0)
+        is_wanted = tf.range(tf.shape(positions)[1]) < count[:, tf.newaxis]
+        return tf.where(tf.logical_and(is_wanted, highest >= 0), length - positions, 0)
 
     def _choose_words(
-        self, token_ids: tf.Tensor, candidates: tf.Tensor, number: tf.Tensor, keys: tf.Tensor
+        self, token_ids: tf.Tensor, candidates: tf.Tensor, count: tf.Tensor, keys: tf.Tensor
     ) -> tf.Tensor:
-        """The pieces of the words that are masked, as their distances from the row's end; 0 elsewhere."""
+        """Chooses words in a random order: the distances of their wordpieces from the row's end, and 0 elsewhere."""
         length = tf.shape(candidates)[1]
-        words = self._word_numbers(token_ids, candidates)  # [batch, length]
-        # [batch, length], like all that follows: there are at most as many words as positions.
-        sizes = _add_at(words, tf.cast(candidates, tf.int32), length)
-        order = tf.math.top_k(tf.where(sizes > 0, _order_numbers(keys, length), -1), length).indices
-        taken = _add_at(order, _take_while_they_fit(tf.gather(sizes, order, batch_dims=1), number), length)
-        of_taken = tf.logical_and(tf.gather(taken, words, batch_dims=1) > 0, candidates)
-        return tf.where(of_taken, length - tf.range(length), 0)
-
-    def _word_numbers(self, token_ids: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
-        """The word that each candidate belongs to, from 0 in each row; any number for other positions."""
         after_candidate = tf.pad(candidates, [[0, 0], [1, 0]])[:, :-1]
-        joins = tf.logical_and(tf.gather(self._continues, token_ids), after_candidate)
-        begins = tf.logical_and(candidates, tf.logical_not(joins))
-        return tf.maximum(tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1, 0)
+        joins = tf.logical_and(tf.gather(self._is_continuation, token_ids), after_candidate)
+        starts = tf.logical_and(candidates, tf.logical_not(joins))
+        # The index in the row of each candidate's word; arbitrary at other positions. [batch, length], like all that
+        # follows, because there are at most as many words as positions.
+        words = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
+        sizes = _scatter_add(words, tf.cast(candidates, tf.int32), length)
+        order = tf.math.top_k(tf.where(sizes > 0, _sort_keys(keys, length), -1), length).indices
+        taken = _scatter_add(order, _take_while_they_fit(tf.gather(sizes, order, batch_dims=1), count), length)
+        is_chosen = tf.logical_and(tf.gather(taken, words, batch_dims=1) > 0, candidates)
+        return tf.where(is_chosen, length - tf.range(length), 0)
 
     def _replace(self, token_ids: tf.Tensor, distances: tf.Tensor, keys: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Draws what comes in the place of each chosen token, and puts it there."""
+        """Replaces the chosen tokens, and builds the labels."""
         length = tf.shape(token_ids)[1]
         count = tf.minimum(self.max_predictions, length)
-        distances = tf.math.top_k(distances, count).values  # [batch, count]: the farthest from the end come first
-        chosen = distances > 0
-        positions = tf.where(chosen, length - distances, 0)
-        labels = tf.where(chosen, tf.gather(token_ids, positions, batch_dims=1), 0)
-        # Differences are added: where nothing is chosen, 0 to the first token, whatever else happens to it.
-        differences = tf.where(chosen, self._draw_replacements(labels, keys) - labels, 0)
+        distances = tf.math.top_k(distances, count).values  # [batch, count], descending: positions ascend
+        is_chosen = distances > 0
+        positions = tf.where(is_chosen, length - distances, 0)
+        labels = tf.where(is_chosen, tf.gather(token_ids, positions, batch_dims=1), 0)
+        # Differences are added: where nothing is chosen, 0 is added to the first token, which may be chosen itself.
+        differences = tf.where(is_chosen, self._draw_replacements(labels, keys) - labels, 0)
         padding = [[0, 0], [0, self.max_predictions - count]]
         shape = [token_ids.shape[0], self.max_predictions]
         return {
-            "token_ids": token_ids + _add_at(positions, differences, length),
+            "token_ids": token_ids + _scatter_add(positions, differences, length),
             "masked_positions": tf.ensure_shape(tf.pad(positions, padding), shape),
             "masked_labels": tf.ensure_shape(tf.pad(labels, padding), shape),
-            "masked_weights": tf.ensure_shape(tf.pad(tf.cast(chosen, tf.float32), padding), shape),
+            "masked_weights": tf.ensure_shape(tf.pad(tf.cast(is_chosen, tf.float32), padding), shape),
         }
 
     def _draw_replacements(self, labels: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """[MASK], a random entry of the vocabulary, or the label itself, int32 `[batch, count]`."""
+        """Draws [MASK], a random entry of the vocabulary, or the label itself, int32 `[batch, count]`."""
         count = tf.shape(labels)[1]
         kind = uniform_floats(random_bits(keys, _KIND, count))
         drawn = integers_below(random_bits(keys, _RANDOM_TOKEN, count), len(self._distinct_ids))
         replacements = tf.where(
-            kind < self.mask_share + self.random_share, tf.gather(self._distinct_ids, drawn), labels
+            kind < self.mask_token_rate + self.random_token_rate, tf.gather(self._distinct_ids, drawn), labels
         )
-        return tf.where(kind < self.mask_share, self._mask_id, replacements)
+        return tf.where(kind < self.mask_token_rate, self._mask_id, replacements)
 
 
 def predictions_per_sequence(sequence_length: int, rate: float = RATE) -> int:
-    """Gives the least `max_predictions` that never leaves a token unmasked which the rate would mask.
+    """Computes the smallest `max_predictions` that never limits the number of masked tokens.
 
-    Source: the README of google-research/bert, which asks for about `max_seq_length` x `masked_lm_prob`. Its own 20 for
-    rows of 128 tokens is one more than the law ever uses.
+    The README of google-research/bert asks for about `max_seq_length` x `masked_lm_prob`. Its own 20 for rows of 128
+    tokens is one more than is ever used.
 
-    Args:
-        sequence_length: int, tokens in the longest row, `[CLS]` and `[SEP]` included.
-        rate: float, share of them to mask, above 0 and at most 1. Defaults to 0.15.
-
-    Returns:
-        int, at least 1.
-
-    Raises:
-        TypeError: `sequence_length` is no int, or `rate` no number.
-        ValueError: either is out of range.
-
-    Example:
-        >>> predictions_per_sequence(128), predictions_per_sequence(512)
-        (19, 77)
+    >>> predictions_per_sequence(128), predictions_per_sequence(512)
+    (19, 77)
     """
     _check_at_least_one("sequence_length", sequence_length)
     _check_rate(rate)
     return max(1, round(rate * sequence_length))
 
 
-def _order_numbers(keys: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Random numbers to sort by, int64 `[batch, count]`, none below 0. On a tie the first comes first."""
+def _sort_keys(keys: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Draws random numbers to sort by, int64 `[batch, count]`, none below 0."""
     bits = random_bits(keys, _ORDER, count)
     return tf.cast(tf.bitwise.right_shift(bits, tf.constant(1, tf.uint64)), tf.int64)
 
 
-def _add_at(places: tf.Tensor, values: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """Puts each value at its place in a row of zeros, `[batch, length]`; those at the same place are added."""
-    rows = tf.shape(places)[0]
-    flat = tf.range(rows)[:, tf.newaxis] * length + places
-    # A sum over segments is several times as fast as tf.scatter_nd.
+def _scatter_add(positions: tf.Tensor, values: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """Adds each value at its position in a row of zeros, `[batch, length]`."""
+    rows = tf.shape(positions)[0]
+    flat = tf.range(rows)[:, tf.newaxis] * length + positions
+    # Several times as fast as tf.scatter_nd.
     return tf.reshape(tf.math.unsorted_segment_sum(values, flat, rows * length), [rows, length])
 
 
-def _take_while_they_fit(sizes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Takes words in their order, each that does not exceed what is left of the number; int32 `[batch, words]`, 0 or 1.
+def _take_while_they_fit(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Takes words in their order, each that fits into what is left of the count; int32 `[batch, words]`, 0 or 1.
 
-    One pass takes all up to the first that is too long for what those before it left. What is longer than the rest can
-    never be taken, so the next pass looks at the shorter ones alone: there are as many passes as sizes, at most.
+    One pass takes all words up to the first that does not fit. What is longer than the rest can never be taken, so the
+    next pass looks at shorter ones only: there are at most as many passes as sizes.
     """
 
-    def some_fit(open_sizes, left, taken):
+    def has_candidates(open_sizes: tf.Tensor, left: tf.Tensor, taken: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(open_sizes > 0)
 
-    def take(open_sizes, left, taken):
+    def take(open_sizes: tf.Tensor, left: tf.Tensor, taken: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         fits = tf.logical_and(open_sizes > 0, tf.cumsum(open_sizes, axis=1) <= left[:, tf.newaxis])
         left -= tf.reduce_sum(tf.where(fits, open_sizes, 0), axis=1)
         stays_open = tf.logical_and(tf.logical_not(fits), open_sizes <= left[:, tf.newaxis])
         return tf.where(stays_open, open_sizes, 0), left, taken + tf.cast(fits, tf.int32)
 
-    open_sizes = tf.where(sizes <= number[:, tf.newaxis], sizes, 0)
-    return tf.while_loop(some_fit, take, [open_sizes, number, tf.zeros_like(sizes)])[2]
+    open_sizes = tf.where(sizes <= count[:, tf.newaxis], sizes, 0)
+    return tf.while_loop(has_candidates, take, [open_sizes, count, tf.zeros_like(sizes)])[2]
 
 
 def _check_inputs(
     token_ids: tf.Tensor, padding_mask: tf.Tensor, keys: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The inputs as tensors of their types, where their types and shapes are right."""
+    """Converts the inputs to tensors and checks their types and shapes."""
     token_ids, padding_mask, keys = (tf.convert_to_tensor(value) for value in (token_ids, padding_mask, keys))
     for name, value in (("token_ids", token_ids), ("padding_mask", padding_mask), ("keys", keys)):
         if not value.dtype.is_integer:
@@ -272,7 +249,7 @@ def _check_inputs(
     fit = shapes[0].rank in (2, None) and shapes[2].rank in (1, None) and shapes[0].is_compatible_with(shapes[1])
     if not fit or not token_ids.shape[:1].is_compatible_with(keys.shape):
         raise ValueError(f"{rule} Received: shapes {shapes[0]}, {shapes[1]} and {shapes[2]}.")
-    # Without this check a single row or key would be taken for every row.
+    # Without this check a single row or key would be broadcast to all rows.
     tf.debugging.assert_equal(tf.shape(token_ids), tf.shape(padding_mask), message=rule)
     tf.debugging.assert_equal(tf.shape(token_ids)[:1], tf.shape(keys), message=rule)
     return tf.cast(token_ids, tf.int32), padding_mask, tf.cast(keys, tf.int64)
@@ -288,17 +265,7 @@ def _check_at_least_one(name: str, value: int) -> None:
 def _check_rate(rate: float) -> None:
     _check_number("rate", rate)
     if not 0 < rate <= 1:
-        raise ValueError(f"rate must be above 0 and at most 1, as a share of the tokens. Received: {rate}.")
-
-
-def _check_shares(mask_share: float, random_share: float) -> None:
-    _check_number("mask_share", mask_share)
-    _check_number("random_share", random_share)
-    if not (mask_share >= 0 and random_share >= 0 and mask_share + random_share <= 1):
-        raise ValueError(
-            "mask_share and random_share must be at least 0 and together at most 1; what they leave of the masked "
-            f"tokens stays as it is. Received: {mask_share} and {random_share}."
-        )
+        raise ValueError(f"rate must be above 0 and at most 1, as a fraction of the tokens. Received: {rate}.")
 
 
 def _check_number(name: str, value: float) -> None:

@@ -1,7 +1,7 @@
-"""The text normalisation that precedes WordPiece, as string operations of the TensorFlow graph.
+"""Text normalization before WordPiece, as string operations of the TensorFlow graph.
 
-Source: `BasicTokenizer` in google-research/bert `tokenization.py`. Splitting at white space, punctuation and CJK
-characters is left to tensorflow-text's FastWordpieceTokenizer; what is here makes its result that of the original.
+Source: `BasicTokenizer` in google-research/bert `tokenization.py`. tensorflow-text's FastWordpieceTokenizer splits at
+white space, punctuation and CJK characters; the normalization here makes its result equal to the original's.
 """
 
 import tensorflow as tf
@@ -14,13 +14,13 @@ tensorflow_text = load_tensorflow_text()
 # Original BERT, tokenization.py (`max_input_chars_per_word`): a longer word becomes [UNK] as a whole.
 MAXIMUM_CHARACTERS_PER_WORD = 200
 
-# RE2, the engine of TensorFlow's regular expressions, repeats at most 1,000 times.
+# RE2, TensorFlow's regular expression engine, allows at most 1,000 repetitions.
 LARGEST_WORD_LIMIT = 999
 
 BYTES_PER_CHARACTER = 4  # at most, in UTF-8
 
-# Everything that separates words: tab, line feed, carriage return, category Zs (but the space itself, whose replacement
-# by itself would only cost time), and the line and paragraph separators at which Python's `str.split` splits too.
+# All white space that separates words: tab, line feed, carriage return, category Zs (except the space itself, which
+# needs no replacement), and the line and paragraph separators at which Python's `str.split` splits, too.
 _WHITE_SPACE = r"[\t\n\r\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]"
 _REMOVED = r"[\p{Cc}\p{Cf}\x{FFFD}]+"
 _STRIPPED_MARKS = r"\p{Mn}+"
@@ -33,11 +33,11 @@ PUNCTUATION = r"\p{P}$+<=>^`|~"
 # Each of these is a word of its own.
 _SINGLE_CHARACTER_WORD = PUNCTUATION + CHINESE
 
-# What separates words of the normalised text.
+# Separates words of the normalized text.
 SEPARATOR_CHARACTER = f"[ {_SINGLE_CHARACTER_WORD}]"
 
-# The Unicode properties Cased and Case_Ignorable, of which the form of a lower-cased sigma depends. What is both counts
-# as ignorable.
+# The Unicode properties Cased and Case_Ignorable, which determine the form of a lower-cased sigma. Characters with both
+# count as ignorable.
 _CASED = (
     r"\p{Lu}\p{Ll}\p{Lt}\x{AA}\x{BA}\x{2160}-\x{217F}\x{24B6}-\x{24E9}"
     r"\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}"
@@ -47,48 +47,33 @@ _CASE_IGNORABLE = (
     r"\x{FE13}\x{FE52}\x{FE55}\x{FF07}\x{FF0E}\x{FF1A}"
 )
 
-# A special token written in text travels through normalisation as one of these. They are "tag" characters of category
-# Cf, which are removed from every text before, so a text cannot bring its own.
+# Stand-ins for special tokens written in text during normalization. They are "tag" characters of category Cf, which are
+# removed from every text first, so a text cannot contain its own.
 SPECIAL_TOKEN_MARKERS = {token: chr(0xE0041 + index) for index, token in enumerate(vocabularies.SPECIAL_TOKENS)}
 
 
 def clean(texts: tf.Tensor) -> tf.Tensor:
-    """Turns all white space into spaces and removes control and format characters, NUL and U+FFFD.
+    """Replaces white space by spaces and removes control and format characters, NUL and U+FFFD.
 
-    Source: `_clean_text` in google-research/bert `tokenization.py`.
+    Texts are `[batch]` of valid UTF-8. Source: `_clean_text` in google-research/bert `tokenization.py`.
 
-    Args:
-        texts: string tensor `[batch]` of valid UTF-8.
-
-    Returns:
-        String tensor `[batch]`.
-
-    Example:
-        >>> clean(tf.constant(["soft\\u00adhyphen\\ttab"])).numpy().tolist()
-        [b'softhyphen tab']
+    >>> clean(tf.constant(["soft\\u00adhyphen\\ttab"])).numpy().tolist()
+    [b'softhyphen tab']
     """
     return tf.strings.regex_replace(tf.strings.regex_replace(texts, _WHITE_SPACE, " "), _REMOVED, "")
 
 
 def lower(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases text as Python's `str.lower` does, a word-final capital sigma included.
+    """Lower-cases cleaned texts `[batch]` as Python's `str.lower` does, a word-final capital sigma included.
 
-    Source: `BasicTokenizer.tokenize` in google-research/bert `tokenization.py`. The 40 capital letters that are new in
-    Unicode 14 (Vithkuqi, and a few of Glagolitic and Latin) stay as they are, for TensorFlow's tables are those of
-    Unicode 13; the released vocabularies have no such letters.
+    The 40 capital letters that are new in Unicode 14 (Vithkuqi, and a few of Glagolitic and Latin) are not lower-cased,
+    because TensorFlow's tables are those of Unicode 13; the released vocabularies have no such letters.
 
-    Args:
-        texts: cleaned string tensor `[batch]`.
-
-    Returns:
-        String tensor `[batch]`.
-
-    Example:
-        >>> lower(tf.constant(["ΟΔΟΣ Élan"])).numpy()[0].decode()
-        'οδος élan'
+    >>> lower(tf.constant(["ΟΔΟΣ Élan"])).numpy()[0].decode()
+    'οδος élan'
     """
-    # Lower-casing of Unicode follows the locale of the process, where a Turkish one turns "I" into a dotless i. ASCII
-    # letters are therefore lowered first, without a locale.
+    # Unicode lower-casing follows the locale of the process: a Turkish one turns "I" into a dotless i. Therefore ASCII
+    # letters are lower-cased first, which ignores the locale.
     texts = tf.strings.lower(texts)
     rows = tf.where(tf.strings.regex_full_match(texts, "(?s).*Σ.*"))
     texts = tf.tensor_scatter_nd_update(texts, rows, _lower_sigmas(tf.gather_nd(texts, rows)))
@@ -96,9 +81,9 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _lower_sigmas(texts: tf.Tensor) -> tf.Tensor:
-    """Lowers capital sigmas to their final form after a cased character and not before one, else to the usual form.
+    """Lower-cases capital sigmas to the final form after a cased character and not before one, else to the usual form.
 
-    TensorFlow's own lower-casing follows the same rule with the tables of Unicode 13, which lack later marks.
+    TensorFlow's own lower-casing has the same rule with the tables of Unicode 13, which lack later marks.
     """
     other = f"[^{_CASED}{_CASE_IGNORABLE}]"
     texts = tf.strings.regex_replace(texts, f"(^|{other})([{_CASE_IGNORABLE}]*)Σ", r"\1\2σ")
@@ -107,57 +92,22 @@ def _lower_sigmas(texts: tf.Tensor) -> tf.Tensor:
 
 
 def decompose(texts: tf.Tensor) -> tf.Tensor:
-    """Decomposes characters into base characters and marks (Unicode normalisation form NFD).
-
-    Source: `_run_strip_accents` in google-research/bert `tokenization.py`.
-
-    Args:
-        texts: cleaned string tensor `[batch]`.
-
-    Returns:
-        String tensor `[batch]`.
-
-    Example:
-        >>> decompose(tf.constant(["é"])).numpy().tolist()
-        [b'e\\xcc\\x81']
-    """
+    """Decomposes characters into base characters and marks (Unicode normalization form NFD)."""
     return tensorflow_text.normalize_utf8(texts, "NFD")
 
 
 def strip_marks(texts: tf.Tensor) -> tf.Tensor:
-    """Removes non-spacing marks (Unicode category Mn), the accents of decomposed text.
-
-    Source: `_run_strip_accents` in google-research/bert `tokenization.py`.
-
-    Args:
-        texts: decomposed string tensor `[batch]`.
-
-    Returns:
-        String tensor `[batch]`.
-
-    Example:
-        >>> strip_marks(decompose(tf.constant(["déjà"]))).numpy().tolist()
-        [b'deja']
-    """
+    """Removes non-spacing marks (Unicode category Mn), the accents of decomposed texts."""
     return tf.strings.regex_replace(texts, _STRIPPED_MARKS, "")
 
 
 class TextNormalizer:
-    """Makes text ready for WordPiece, exactly as google-research/bert's `BasicTokenizer` does (`tokenization.py`).
+    """Normalizes texts `[batch]` exactly as google-research/bert's `BasicTokenizer` does (`tokenization.py`).
 
-    The result may hold several words without a space between them where a punctuation or CJK character parts them.
-    A word that is too long is replaced by a run of letters that no WordPiece tokenizer with the byte limit
-    `maximum_bytes_per_word` looks up, so that it becomes `[UNK]`.
-
-    Args:
-        lower_case: bool, whether to lower-case.
-        strip_accents: bool, whether to decompose characters and remove their marks.
-        special_tokens_in_text: bool, whether `[CLS]`, `[SEP]`, `[MASK]`, `[PAD]` and `[UNK]` written in text are
-            replaced by their markers.
-        max_characters_per_word: int, from 1 to 999, in characters of the normalised word. Defaults to 200.
-
-    Raises:
-        ValueError: `max_characters_per_word` is out of range.
+    Words of the result are separated by spaces, punctuation and CJK characters. A word of more than
+    `max_characters_per_word` normalized characters is replaced by a run of letters that exceeds the byte limit
+    `maximum_bytes_per_word` of the WordPiece tokenizer, so that it becomes `[UNK]`. `special_tokens_in_text` replaces
+    special tokens written in text by their markers.
 
     Example:
         >>> normalizer = TextNormalizer(lower_case=True, strip_accents=True)
@@ -171,7 +121,7 @@ class TextNormalizer:
         strip_accents: bool,
         special_tokens_in_text: bool = False,
         max_characters_per_word: int = MAXIMUM_CHARACTERS_PER_WORD,
-    ):
+    ) -> None:
         if not 1 <= max_characters_per_word <= LARGEST_WORD_LIMIT:
             raise ValueError(
                 f"max_characters_per_word must be from 1 to {LARGEST_WORD_LIMIT}. Received: {max_characters_per_word}. "
@@ -183,33 +133,26 @@ class TextNormalizer:
         self.max_characters_per_word = max_characters_per_word
         self.maximum_bytes_per_word = BYTES_PER_CHARACTER * max_characters_per_word
 
-        # Printable ASCII and white space, without a word that is too long: all such a text needs is lower-casing.
+        # Printable ASCII and white space, without a word that is too long: such a text needs nothing but lower-casing.
         separators = r"\t\n\r -/:-@\\-`{-~" + ("" if special_tokens_in_text else r"\[")
         word = f"[0-9A-Za-z]{{0,{max_characters_per_word}}}"
         self._plain = f"(?:{word}[{separators}])*{word}"
         too_long = max_characters_per_word + 1
         self._holds_long_run = f"(?s).*[^ ]{{{too_long}}}.*"
         self._long_word = f"[^ ]{{{too_long},}}"
-        # Longer than any word that WordPiece looks up, so [UNK] whatever the vocabulary holds.
-        self._long_word_stand_in = "a" * (self.maximum_bytes_per_word + 1)
+        # Longer than any word that WordPiece looks up, so [UNK] for every vocabulary.
+        self._long_word_replacement = "a" * (self.maximum_bytes_per_word + 1)
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Normalises texts.
-
-        Args:
-            texts: string tensor `[batch]`, any bytes.
-
-        Returns:
-            String tensor `[batch]`, valid UTF-8.
-        """
+        """Normalizes a string tensor `[batch]` of any bytes to valid UTF-8."""
         plain = tf.strings.regex_full_match(texts, self._plain)
         rows = tf.where(tf.logical_not(plain))
         lowered = tf.strings.lower(texts) if self.lower_case else texts
-        # Most rows of most corpora are plain; the passes over the others are what tokenization would spend its time on.
+        # Most rows of most corpora are plain, and the passes over the others dominate the time of tokenization.
         return tf.tensor_scatter_nd_update(lowered, rows, self._normalize_any(tf.gather_nd(texts, rows)))
 
     def _normalize_any(self, texts: tf.Tensor) -> tf.Tensor:
-        # Bytes that are not UTF-8 go first: tf.strings.lower would turn them into U+FFFD.
+        # Invalid UTF-8 is removed first: tf.strings.lower would turn it into U+FFFD.
         texts = clean(tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore"))
         if self.special_tokens_in_text:
             for token, marker in SPECIAL_TOKEN_MARKERS.items():
@@ -223,6 +166,6 @@ class TextNormalizer:
 
     def _replace_long_words(self, texts: tf.Tensor) -> tf.Tensor:
         rows = tf.where(tf.strings.regex_full_match(texts, self._holds_long_run))
-        parted = tf.strings.regex_replace(tf.gather_nd(texts, rows), f"([{_SINGLE_CHARACTER_WORD}])", r" \1 ")
-        replaced = tf.strings.regex_replace(parted, self._long_word, self._long_word_stand_in)
+        spaced = tf.strings.regex_replace(tf.gather_nd(texts, rows), f"([{_SINGLE_CHARACTER_WORD}])", r" \1 ")
+        replaced = tf.strings.regex_replace(spaced, self._long_word, self._long_word_replacement)
         return tf.tensor_scatter_nd_update(texts, rows, replaced)

@@ -1,9 +1,7 @@
-"""Normalisation that remembers, for every character of its result, the original characters it comes from.
+"""Normalization that tracks the original characters of every normalized character, for token offsets.
 
-It takes the steps of `TextNormalizer` one character at a time: what a step makes of a character depends on that
-character alone, but for the final sigma and the order of marks, which have their own functions here.
-Source: none in BERT, whose tokenizer does not keep offsets; the steps are those of `BasicTokenizer` in
-google-research/bert `tokenization.py`.
+The steps of `TextNormalizer` are applied to one character at a time: each result depends on that character alone,
+except for the final sigma and the order of marks, which have their own functions here.
 """
 
 import functools
@@ -18,68 +16,39 @@ from keras_bert.text import normalization
 
 _SIGMAS = (ord("σ"), ord("ς"))
 
-# A letter of four bytes in UTF-8. A word made of it alone exceeds WordPiece's limit in bytes, and so becomes [UNK],
-# whenever it exceeds the limit in characters.
+# A letter of four bytes in UTF-8. A word of nothing else exceeds WordPiece's limit in bytes, and so becomes [UNK],
+# if it exceeds the limit in characters.
 _LONG_WORD_CHARACTER = 0x10000
 
 
-class NormalizedTexts(NamedTuple):
-    """Normalised texts and the origin of their characters.
-
-    Source: none in BERT.
-
-    Args:
-        texts: string tensor `[batch]`, normalised.
-        codepoints: int32 `[characters]`, the characters of all normalised texts.
-        rows: int64 `[characters]`, the text that each stands in.
-        first: int64 `[characters]`, the first original character it comes from, as an index into the next three.
-        last: int64 `[characters]`, the last one.
-        original_positions: int32 `[original characters]`, the number of each original character within its text.
-        original_starts: int32 `[original characters]`, its first byte within its text.
-        original_ends: int32 `[original characters]`, one past its last byte.
-
-    Example:
-        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
-        >>> normalize_with_origins(tf.constant(["é"]), normalizer).original_ends.numpy().tolist()
-        [2]
-    """
-
-    texts: tf.Tensor
-    codepoints: tf.Tensor
-    rows: tf.Tensor
-    first: tf.Tensor
-    last: tf.Tensor
-    original_positions: tf.Tensor
-    original_starts: tf.Tensor
-    original_ends: tf.Tensor
-
-
 class _Characters(NamedTuple):
-    """Characters on their way through the steps: code point, text, first and last original character."""
+    """Characters during normalization, with the texts and the original characters they come from."""
 
     codepoints: tf.Tensor  # int32 [characters]
-    rows: tf.Tensor  # int64 [characters]
-    first: tf.Tensor  # int64 [characters]
-    last: tf.Tensor  # int64 [characters]
+    rows: tf.Tensor  # int64 [characters]: the text
+    first: tf.Tensor  # int64 [characters]: index of the first original character
+    last: tf.Tensor  # int64 [characters]: index of the last original character
+
+
+class NormalizedTexts(NamedTuple):
+    """Normalized texts and the origin of their characters, from `normalize_with_origins`."""
+
+    texts: tf.Tensor  # string [batch], normalized
+    characters: _Characters  # of all normalized texts
+    original_positions: tf.Tensor  # int32 [original characters]: index of the character in its text
+    original_starts: tf.Tensor  # int32 [original characters]: its first byte in its text
+    original_ends: tf.Tensor  # int32 [original characters]: one past its last byte
 
 
 def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNormalizer) -> NormalizedTexts:
-    """Normalises texts as the normalizer does and keeps the origin of every character.
+    """Normalizes texts `[batch]` of any bytes as the normalizer does, and tracks the origin of every character.
 
-    Source: `BasicTokenizer` in google-research/bert `tokenization.py` for the steps.
-
-    Args:
-        texts: string tensor `[batch]`, any bytes.
-        normalizer: TextNormalizer, which says which steps to take. The texts returned differ from its own only in
-            words that are too long, which are unknown words here as there.
-
-    Returns:
-        NormalizedTexts.
+    The texts differ from the normalizer's own only in words that are too long, which are unknown words in both.
 
     Example:
         >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
         >>> origins = normalize_with_origins(tf.constant(["dé\\u00adj"]), normalizer)
-        >>> origins.texts.numpy().tolist(), origins.first.numpy().tolist()
+        >>> origins.texts.numpy().tolist(), origins.characters.first.numpy().tolist()
         ([b'dej'], [0, 1, 3])
     """
     batch_size = tf.size(texts, out_type=tf.int64)
@@ -101,7 +70,7 @@ def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNorma
     characters = _replace_long_words(characters, normalizer.max_characters_per_word)
     return NormalizedTexts(
         _encode(characters, batch_size),
-        *characters,
+        characters,
         tf.cast(original_positions, tf.int32),
         original_starts,
         original_ends,
@@ -111,18 +80,10 @@ def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNorma
 def spans_in_original(
     normalized: NormalizedTexts, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Translates byte spans of normalised texts into spans of the original ones.
+    """Translates byte spans `[batch, (tokens)]` of normalized texts to spans of the original texts; no span is empty.
 
-    Source: none in BERT.
-
-    Args:
-        normalized: NormalizedTexts, from `normalize_with_origins`.
-        starts: ragged integer `[batch, (tokens)]`, the first byte of each token in the normalised text.
-        ends: ragged integer, one past its last byte; no token is empty.
-
-    Returns:
-        Four int32 tensors `[all tokens]`: first byte, one past the last byte, first character and one past the last
-        character of each token in the original text.
+    Returns four int32 tensors `[all tokens]`: first byte, one past the last byte, first character and one past the last
+    character of each token in the original text.
 
     Example:
         >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
@@ -131,17 +92,17 @@ def spans_in_original(
         >>> [part.numpy().tolist() for part in spans_in_original(origins, one, two)]
         [[2], [3], [1], [2]]
     """
-    lengths = _byte_lengths(normalized.codepoints)
+    lengths = _byte_lengths(normalized.characters.codepoints)
     character_of_byte = tf.repeat(tf.range(tf.size(lengths, out_type=tf.int64)), lengths)
     text_lengths = tf.cast(tf.strings.length(normalized.texts), tf.int64)
     row_offsets = tf.gather(tf.cumsum(text_lengths, exclusive=True), starts.value_rowids())
     first_character = tf.gather(character_of_byte, tf.cast(starts.values, tf.int64) + row_offsets)
     last_character = tf.gather(character_of_byte, tf.cast(ends.values, tf.int64) + row_offsets - 1)
 
-    # The ordering of marks may have moved characters, so the outermost origin need not be that of an outermost one.
+    # Ordering of marks may have moved characters, so a span's first character need not have the first origin.
     covered = tf.ragged.range(first_character, last_character + 1)  # [tokens, (characters)]
-    first = tf.math.segment_min(tf.gather(normalized.first, covered.values), covered.value_rowids())
-    last = tf.math.segment_max(tf.gather(normalized.last, covered.values), covered.value_rowids())
+    first = tf.math.segment_min(tf.gather(normalized.characters.first, covered.values), covered.value_rowids())
+    last = tf.math.segment_max(tf.gather(normalized.characters.last, covered.values), covered.value_rowids())
     return (
         tf.gather(normalized.original_starts, first),
         tf.gather(normalized.original_ends, last),
@@ -151,7 +112,7 @@ def spans_in_original(
 
 
 def _rewrite(characters: _Characters, step: Callable[[tf.Tensor], tf.Tensor]) -> _Characters:
-    """Replaces every character by what the step makes of it, which may be nothing or several characters."""
+    """Applies a step to every character on its own; the result may be no, one or several characters."""
     unique, index = tf.unique(characters.codepoints, out_idx=tf.int64)
     rewritten = tf.strings.unicode_decode(step(_characters_as_texts(unique)), "UTF-8")  # [unique, (characters)]
     expanded = tf.gather(rewritten, index)  # [characters, (new characters)]
@@ -169,12 +130,12 @@ def _encode(characters: _Characters, batch_size: tf.Tensor) -> tf.Tensor:
 
 
 def _byte_lengths(codepoints: tf.Tensor) -> tf.Tensor:
-    """The number of bytes of characters in UTF-8, int32."""
+    """Computes the number of bytes of each character in UTF-8, int32."""
     return 1 + sum(tf.cast(codepoints >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000))
 
 
 def _lower(characters: _Characters, batch_size: tf.Tensor) -> _Characters:
-    """Lower-cases each character, and takes the sigmas, whose form depends on their place, from the whole texts."""
+    """Lower-cases each character; sigmas, whose form depends on their context, are taken from the whole texts."""
     lowered = _rewrite(characters, normalization.lower)
     whole = tf.strings.unicode_decode(normalization.lower(_encode(characters, batch_size)), "UTF-8").values
     sigmas = tf.boolean_mask(whole, _is_sigma(whole))
@@ -188,29 +149,29 @@ def _is_sigma(codepoints: tf.Tensor) -> tf.Tensor:
 
 @functools.cache
 def _combining_classes() -> tuple[list[int], list[int]]:
-    """All code points with a canonical combining class other than 0, ascending, and their classes."""
+    """Lists all code points with a canonical combining class other than 0, ascending, and their classes."""
     codepoints = [codepoint for codepoint in range(sys.maxunicode + 1) if unicodedata.combining(chr(codepoint))]
     return codepoints, [unicodedata.combining(chr(codepoint)) for codepoint in codepoints]
 
 
 def _order_marks(characters: _Characters) -> _Characters:
-    """Sorts each run of combining marks by class, as normalisation form NFD does."""
+    """Sorts each run of combining marks by class, as normalization form NFD does."""
     marks, classes = (tf.constant(values, tf.int32) for values in _combining_classes())
-    place = tf.minimum(tf.searchsorted(marks, characters.codepoints), tf.size(marks) - 1)
-    is_mark = tf.gather(marks, place) == characters.codepoints
-    combining_class = tf.where(is_mark, tf.gather(classes, place), 0)
-    # A run ends at the next character that is no mark, and with its text.
+    index = tf.minimum(tf.searchsorted(marks, characters.codepoints), tf.size(marks) - 1)
+    is_mark = tf.gather(marks, index) == characters.codepoints
+    combining_class = tf.where(is_mark, tf.gather(classes, index), 0)
+    # A run ends before the next character that is not a mark, and with its text.
     run = tf.cumsum(tf.cast(tf.logical_not(is_mark), tf.int64)) + characters.rows
     order = tf.argsort(run * 256 + tf.cast(combining_class, tf.int64), stable=True)  # classes are below 256
-    order = tf.ensure_shape(order, [None])  # tf.argsort forgets its rank where a graph's texts are constant and empty
+    order = tf.ensure_shape(order, [None])  # tf.argsort loses the rank if a graph's texts are constant and empty
     return _Characters(*(tf.gather(part, order) for part in characters))
 
 
 def _mark_special_token(characters: _Characters, token: str, marker: str) -> _Characters:
-    """Replaces a special token spelled out by a space, its marker and a space."""
+    """Replaces a special token written in text by a space, its marker and a space."""
     size = tf.size(characters.codepoints)
     length = len(token)
-    # Padded at the end, so that a window may start at every character.
+    # Padded at the end, so that a comparison can start at every character.
     codepoints = tf.pad(characters.codepoints, [[0, length]])
     rows = tf.pad(characters.rows, [[0, length]], constant_values=-1)
     found = rows[:size] == rows[length - 1 : size + length - 1]
@@ -235,13 +196,13 @@ def _scatter(values: tf.Tensor, indices: tf.Tensor, updates: tf.Tensor) -> tf.Te
 
 
 def _replace_long_words(characters: _Characters, limit: int) -> _Characters:
-    """Makes words of more characters than the limit unknown, character by character."""
+    """Replaces every character of words longer than the limit, so that they become unknown."""
     unique, index = tf.unique(characters.codepoints)
     separates = tf.gather(
         tf.strings.regex_full_match(_characters_as_texts(unique), normalization.SEPARATOR_CHARACTER), index
     )
     in_word = tf.logical_not(separates)
-    # Words have ascending numbers: a separator starts a new one, and so does a text.
+    # Words are numbered in ascending order: a separator starts a new word, and so does a text.
     word = tf.cumsum(tf.cast(separates, tf.int64)) + characters.rows
     num_words = tf.reduce_max(tf.concat([word, [0]], axis=0)) + 1
     sizes = tf.math.unsorted_segment_sum(tf.cast(in_word, tf.int32), word, num_words)

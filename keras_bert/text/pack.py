@@ -1,8 +1,10 @@
-"""Segments of ids into BERT's input sequence."""
+"""Packing of token ids into BERT's input rows, and the base class of the preprocessors."""
+
+from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_bert.text.windows import split_into_windows
+from keras_bert.text.tokenizer import BertTokenizer
 
 # [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
 ADDED_TO_ONE_SEGMENT = 2
@@ -21,30 +23,15 @@ def pack(
     sequence_length: int,
     pad_to: str = "max_length",
 ) -> dict[str, tf.Tensor]:
-    """Packs one or two segments a row as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, trimmed and padded.
+    """Packs one or two segments per row as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated and padded.
+
+    Segments are ragged integer ids `[batch, (tokens)]`. A row that is too long loses tokens from the end of its longer
+    segment, one at a time, from b on a tie. An empty b gets no second `[SEP]`. `pad_to="longest"` pads to the longest
+    row of the batch (at least 2, even if the batch is empty). Returns int32 tensors `[batch, length]`: `token_ids`,
+    `segment_ids` (1 for b and its `[SEP]`) and `padding_mask` (0 for padding).
 
     Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert `run_classifier.py`; arXiv
-    1810.04805, section 3 and figure 2. What is too long loses tokens from the end of its longer segment, one at a
-    time, from b on a tie. A b without tokens gets no second `[SEP]`.
-
-    Args:
-        segment_a: ragged integer ids `[batch, (tokens)]`.
-        segment_b: the same for the second segment, or None.
-        cls_id: int, id of `[CLS]`.
-        sep_id: int, id of `[SEP]`.
-        pad_id: int, id of `[PAD]`.
-        sequence_length: int, most ids a row; at least 2, with a second segment 3.
-        pad_to: "max_length" pads all rows to `sequence_length`, "longest" to the longest row of the batch (at least 2,
-            also where the batch has no rows). Defaults to "max_length".
-
-    Returns:
-        dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids` (1 for b and its `[SEP]`, else 0) and
-        `padding_mask` (1 for ids, 0 for padding).
-
-    Raises:
-        TypeError: a segment is not a `RaggedTensor` of integers.
-        ValueError: `sequence_length` is too small, `pad_to` is neither of the two, or the segments differ in their
-            numbers of rows (InvalidArgumentError where these are known at run time only).
+    1810.04805, section 3 and figure 2.
 
     Example:
         >>> a, b = tf.ragged.constant([[5, 6, 7, 8]]), tf.ragged.constant([[9, 9]])
@@ -55,15 +42,15 @@ def pack(
     check_pad_to(pad_to)
     check_sequence_length(sequence_length, pair=segment_b is not None)
     _check_segment(segment_a, "segment_a")
-    length_a = _row_lengths(segment_a)
+    length_a = row_lengths(segment_a)
     if segment_b is None:
         segment_b, length_b = segment_a, tf.zeros_like(length_a)
     else:
         _check_segment(segment_b, "segment_b")
         _check_equal_rows(segment_a, segment_b)
-        length_b = _row_lengths(segment_b)
-    kept_a, kept_b = _kept_lengths(length_a, length_b, sequence_length)
-    # [batch, 1]: the places of the two separators; a row's length is one past its last separator.
+        length_b = row_lengths(segment_b)
+    kept_a, kept_b = truncated_lengths(length_a, length_b, sequence_length)
+    # [batch, 1]: the positions of the two separators; a row ends at its last separator.
     separator_a = (kept_a + 1)[:, tf.newaxis]
     separator_b = tf.where(kept_b > 0, kept_a + kept_b + 2, kept_a + 1)[:, tf.newaxis]
 
@@ -71,7 +58,7 @@ def pack(
     if pad_to == "longest":
         length = tf.reduce_max(tf.concat([separator_b[:, 0] + 1, [ADDED_TO_ONE_SEGMENT]], axis=0))
     position = tf.range(length)[tf.newaxis, :]  # [1, length]
-    # Later choices overwrite earlier ones, from the end of the row to its beginning.
+    # Each line overwrites part of the previous one, from the end of the row to its beginning.
     token_ids = tf.where(position < separator_b, _ids_at(segment_b, position - separator_a - 1), pad_id)
     token_ids = tf.where(position == separator_b, sep_id, token_ids)
     token_ids = tf.where(position < separator_a, _ids_at(segment_a, position - 1), token_ids)
@@ -86,117 +73,53 @@ def pack(
 
 
 def packed_lengths(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None) -> tf.Tensor:
-    """Counts the ids that a row would have if nothing were trimmed, `[CLS]` and `[SEP]` included.
-
-    Source: `convert_single_example` in google-research/bert `run_classifier.py`.
-
-    Args:
-        segment_a: ragged integer ids `[batch, (tokens)]`.
-        segment_b: the same for the second segment, or None.
-
-    Returns:
-        int32 tensor `[batch]`.
-
-    Raises:
-        ValueError: the segments differ in their numbers of rows (InvalidArgumentError where these are known at run time
-            only).
-
-    Example:
-        >>> packed_lengths(tf.ragged.constant([[5, 6], [5]]), tf.ragged.constant([[7], []])).numpy().tolist()
-        [6, 3]
-    """
-    length_a = _row_lengths(segment_a)
+    """Counts the ids that each row would have without truncation, special tokens included, int32 `[batch]`."""
+    length_a = row_lengths(segment_a)
     if segment_b is None:
         return length_a + ADDED_TO_ONE_SEGMENT
     _check_equal_rows(segment_a, segment_b)
-    length_b = _row_lengths(segment_b)
+    length_b = row_lengths(segment_b)
     return length_a + length_b + tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
 
 
-def split_pairs_into_windows(
-    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
-    """Cuts what is too long for a row into windows, each of which `pack` leaves whole.
+def row_lengths(segment: tf.RaggedTensor) -> tf.Tensor:
+    """Returns the number of tokens of each row, int32 `[batch]`."""
+    return tf.cast(segment.row_lengths(), tf.int32)
 
-    Source: the document spans of google-research/bert `run_squad.py`. Of a pair, b is cut and a is repeated before each
-    of its windows; an a that leaves b less than half of the room is first trimmed to the other half, as `pack` would.
 
-    Args:
-        segment_a: ragged integer ids `[batch, (tokens)]`.
-        segment_b: the same for the second segment, or None.
-        sequence_length: int, most ids a row, special tokens included.
-        stride: int, tokens from one window's beginning to the next one's (at most a whole window, so that none is left
-            out), or None for half a window.
+def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes how many tokens of each segment `pack` keeps, int32 `[batch]`, in closed form.
 
-    Returns:
-        The segments of the windows, `[windows, (tokens)]` each (the second None where `segment_b` is), and int32
-        `[windows]`, ascending: the row that each window is of.
-
-    Example:
-        >>> a, _, rows = split_pairs_into_windows(tf.ragged.constant([[5, 6, 7, 8, 9]]), None, 6, stride=2)
-        >>> a.to_list(), rows.numpy().tolist()
-        ([[5, 6, 7, 8], [7, 8, 9]], [0, 0])
+    Removing tokens one by one from the longer segment, from b on a tie, leaves b at most the smaller half of the room,
+    or all that a leaves free; and a at most the larger half, or all that b leaves free.
     """
-    if segment_b is None:
-        room = sequence_length - ADDED_TO_ONE_SEGMENT
-        windows, rows = split_into_windows(segment_a, max(room, 1), _stride_within(max(room, 1), stride))
-        return windows, None, rows
-    kept_a, kept_b = _kept_lengths(_row_lengths(segment_a), _row_lengths(segment_b), sequence_length)
-    first = tf.cast(segment_a.row_starts(), tf.int32)
-    kept = tf.ragged.range(first, first + kept_a)  # [batch, (tokens)], places in the flat values
-    segment_a = kept.with_values(tf.gather(segment_a.values, kept.values))
-    # Where b is trimmed at all, what is kept of it fills the room; where it is not, it is its own only window.
-    window_length = tf.maximum(kept_b, 1)
-    windows, rows = split_into_windows(segment_b, window_length, _stride_within(window_length, stride))
-    return tf.gather(segment_a, rows), windows, rows
-
-
-def _stride_within(window_length: tf.Tensor | int, stride: int | None) -> tf.Tensor:
-    if stride is None:
-        return tf.maximum(window_length // 2, 1)
-    return tf.minimum(window_length, stride)
+    added = tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
+    room = sequence_length - added
+    kept_a = tf.minimum(length_a, tf.maximum(room - length_b, room - room // 2))
+    return kept_a, tf.minimum(length_b, room - kept_a)
 
 
 def check_pad_to(pad_to: str) -> None:
-    """Checks the name of a way to pad.
-
-    Source: none in BERT, which always pads to the full length.
-
-    Args:
-        pad_to: str, "max_length" or "longest".
-
-    Raises:
-        ValueError: anything else.
-
-    Example:
-        >>> check_pad_to("longest")
-    """
+    """Raises a ValueError unless `pad_to` is one of `PAD_TO_CHOICES`."""
     if pad_to not in PAD_TO_CHOICES:
         raise ValueError(f"pad_to must be one of {PAD_TO_CHOICES}. Received: {pad_to!r}.")
 
 
 def check_sequence_length(sequence_length: int, pair: bool) -> None:
-    """Checks that a sequence length has room for the special tokens.
-
-    Source: `convert_single_example` in google-research/bert `run_classifier.py`.
-
-    Args:
-        sequence_length: int, most ids a row.
-        pair: bool, whether there are two segments.
-
-    Raises:
-        TypeError: not an int.
-        ValueError: less than 2, or less than 3 for a pair.
-
-    Example:
-        >>> check_sequence_length(2, pair=False)
-    """
-    if not isinstance(sequence_length, int) or isinstance(sequence_length, bool):
-        raise TypeError(f"sequence_length must be an int. Received: {sequence_length!r}.")
-    least = ADDED_TO_TWO_SEGMENTS if pair else ADDED_TO_ONE_SEGMENT
-    if sequence_length < least:
+    """Checks that a sequence length is an int with room for the special tokens."""
+    check_int("sequence_length", sequence_length)
+    minimum = ADDED_TO_TWO_SEGMENTS if pair else ADDED_TO_ONE_SEGMENT
+    if sequence_length < minimum:
         what = "a pair of segments ([CLS], [SEP], [SEP])" if pair else "one segment ([CLS], [SEP])"
-        raise ValueError(f"sequence_length must be at least {least} for {what}. Received: {sequence_length}.")
+        raise ValueError(f"sequence_length must be at least {minimum} for {what}. Received: {sequence_length}.")
+
+
+def check_int(name: str, value: int, minimum: int | None = None) -> None:
+    """Checks that an argument is an int, and at least the minimum if one is given."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int. Received: {value!r}.")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}. Received: {value}.")
 
 
 def _check_segment(segment: tf.RaggedTensor, name: str) -> None:
@@ -204,12 +127,12 @@ def _check_segment(segment: tf.RaggedTensor, name: str) -> None:
         what = f"{type(segment).__name__} of {segment.dtype.name}" if tf.is_tensor(segment) else repr(segment)[:80]
         raise TypeError(
             f"{name} must be a RaggedTensor of integer ids [batch, (tokens)]. Received: {what}. "
-            "Make it with BertTokenizer.tokenize(texts), or with tf.ragged.constant(lists)."
+            "Create it with BertTokenizer.tokenize(texts) or tf.ragged.constant(lists)."
         )
 
 
 def _check_equal_rows(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor) -> None:
-    # Without this check a single row would be taken for every row of the other segment.
+    # Without this check a single row would be broadcast to all rows of the other segment.
     rule = "The two segments (text_a and text_b) must have the same number of rows; an empty text gives an empty row."
     rows_a, rows_b = segment_a.shape[0], segment_b.shape[0]
     if rows_a is None or rows_b is None:
@@ -218,24 +141,53 @@ def _check_equal_rows(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor) ->
         raise ValueError(f"{rule} Received: {rows_a} and {rows_b}.")
 
 
-def _row_lengths(segment: tf.RaggedTensor) -> tf.Tensor:
-    return tf.cast(segment.row_lengths(), tf.int32)
-
-
-def _kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """How many tokens of each segment remain, int32 `[batch]`, in closed form.
-
-    Taking tokens one by one from the longer segment, from b on a tie, ends with b no longer than the smaller half of
-    the room, unless a leaves it more; and with a in what b leaves, or the larger half.
-    """
-    added = tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
-    room = sequence_length - added
-    kept_a = tf.minimum(length_a, tf.maximum(room - length_b, room - room // 2))
-    return kept_a, tf.minimum(length_b, room - kept_a)
-
-
 def _ids_at(segment: tf.RaggedTensor, position: tf.Tensor) -> tf.Tensor:
-    """The id at each position of each row; any id where the row has no such position. int32 `[batch, length]`."""
-    values = tf.pad(tf.cast(segment.values, tf.int32), [[0, 1]])  # so that there is something to gather
+    """Looks up the id at each position of each row, int32 `[batch, length]`; arbitrary beyond the row's tokens."""
+    values = tf.pad(tf.cast(segment.values, tf.int32), [[0, 1]])  # so that there is always something to gather
     index = tf.cast(segment.row_starts(), tf.int32)[:, tf.newaxis] + position
     return tf.gather(values, tf.clip_by_value(index, 0, tf.size(values) - 1))
+
+
+class PackingPreprocessor:
+    """Base class of the preprocessors: packs with the special ids of its tokenizer, and serializes its arguments."""
+
+    def __init__(self, tokenizer: BertTokenizer, sequence_length: int) -> None:
+        if not isinstance(tokenizer, BertTokenizer):
+            raise TypeError(
+                f"tokenizer must be a BertTokenizer. Received: {type(tokenizer).__name__}. "
+                "Create one with BertTokenizer(vocabulary, lower_case=...)."
+            )
+        self.tokenizer = tokenizer
+        self.sequence_length = sequence_length
+
+    def pack(
+        self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None = None, pad_to: str = "longest"
+    ) -> dict[str, tf.Tensor]:
+        """Packs one or two segments per row as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated and padded.
+
+        Args:
+            segment_a: ragged ids `[rows, (tokens)]`.
+            segment_b: ragged ids `[rows, (tokens)]`, or None.
+            pad_to: "longest" or "max_length".
+
+        Returns:
+            Dict of int32 tensors `[rows, length]`: `token_ids`, `segment_ids`, `padding_mask`.
+        """
+        return pack(
+            segment_a,
+            segment_b,
+            cls_id=self.tokenizer.cls_id,
+            sep_id=self.tokenizer.sep_id,
+            pad_id=self.tokenizer.pad_id,
+            sequence_length=self.sequence_length,
+            pad_to=pad_to,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments in a form that JSON can hold, the tokenizer as its own config."""
+        return {"tokenizer": self.tokenizer.get_config(), "sequence_length": self.sequence_length}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a preprocessor from the dict that `get_config` returned."""
+        return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})

@@ -1,55 +1,49 @@
-"""From texts to the encoder's inputs."""
+"""`BertPreprocessor`: texts or pairs of texts to the encoder's inputs."""
 
 from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.inputs import text_tensor
-from keras_bert.text.pack import (
-    check_pad_to,
-    check_sequence_length,
-    packed_lengths,
-    split_pairs_into_windows,
-)
-from keras_bert.text.packing_preprocessor import PackingPreprocessor
+from keras_bert.text.inputs import as_segment_tensors
+from keras_bert.text.pack import PackingPreprocessor, check_pad_to, check_sequence_length, packed_lengths
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.windows import split_pairs_into_windows
 
 WINDOWS = "windows"
 LONG_TEXTS_CHOICES = ("truncate", WINDOWS)
 
-_SINGLE_KEYS = {"text"}
-_PAIR_KEYS = {"text_a", "text_b"}
-
 
 class BertPreprocessor(PackingPreprocessor):
-    """Turns texts, or pairs of texts, into the packed ids that `BertEncoder` takes.
+    """Tokenizes texts or pairs of texts and packs them into the ids that `BertEncoder` takes.
 
-    Source: `convert_single_example` in google-research/bert `run_classifier.py`; arXiv 1810.04805, section 3. It works
-    on tensors in `tf.data.Dataset.map`, in `tf.function` and inside an exported SavedModel.
+    Runs in the TensorFlow graph: in `tf.data.Dataset.map`, in `tf.function` and inside an exported SavedModel.
+
+    Source: `convert_single_example` in google-research/bert `run_classifier.py`; arXiv 1810.04805, section 3.
 
     Args:
-        tokenizer: BertTokenizer.
-        sequence_length: int, most ids a row, `[CLS]` and `[SEP]` included; what is longer is trimmed. At least 2, for
-            pairs 3. Defaults to 128, as in `run_classifier.py`.
+        tokenizer: the tokenizer.
+        sequence_length: maximum number of ids per row, special tokens included; longer texts are truncated. At least 2,
+            for pairs 3. Defaults to 128, as in `run_classifier.py`.
         pad_to: "longest" pads to the longest row of each batch, "max_length" always to `sequence_length`.
             Differs from BERT: defaults to "longest", which computes less for the same result; "max_length" restores
             the original.
-        long_texts: "truncate" drops what does not fit; "windows" cuts it into overlapping windows, which a classifier
-            averages.
-        window_stride: int, tokens from one window's beginning to the next one's; None is half a window.
+        long_texts: "truncate" drops the tokens that do not fit; "windows" splits the text into overlapping windows,
+            whose logits a classifier averages.
+        window_stride: number of tokens between the beginnings of windows. Defaults to None: half a window.
 
     Inputs: one of
-        - a string tensor, array or Python list `[batch]`: single texts (a list of two strings is a batch of two texts);
+        - a list, NumPy array, pandas Series or string tensor `[batch]`: single texts (a list of two strings is a batch
+          of two texts);
         - a tuple of two of those: pairs;
-        - `{"text": ...}` or `{"text_a": ..., "text_b": ...}`.
+        - a dict or pandas DataFrame with the column `text`, or the columns `text_a` and `text_b`.
 
-    Outputs: dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`. With windows the rows
-        are `[windows, length]`, and `window_text_ids` `[windows]` says which text each is of, ascending from 0.
+    Outputs: dict of int32 tensors `[batch, length]`: `token_ids`, `segment_ids`, `padding_mask`. With windows the shape
+        is `[windows, length]`, and `window_text_ids` `[windows]` is the index of each window's text, ascending from 0.
 
     Raises:
-        TypeError: `tokenizer` is no BertTokenizer, or `sequence_length` no int.
-        ValueError: `sequence_length` is below 2, `pad_to` or `long_texts` unknown, or `window_stride` below 1 or given
-            without windows.
+        TypeError: `tokenizer` is not a BertTokenizer, `sequence_length` is not an int, or an input is not text.
+        ValueError: an argument is out of range, `window_stride` is given without windows, or the inputs have wrong keys
+            or shapes, or unequal numbers of first and second texts.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "!"], lower_case=True)
@@ -67,42 +61,29 @@ class BertPreprocessor(PackingPreprocessor):
         pad_to: str = "longest",
         long_texts: str = "truncate",
         window_stride: int | None = None,
-    ):
+    ) -> None:
         super().__init__(tokenizer, sequence_length)
         check_sequence_length(sequence_length, pair=False)
         check_pad_to(pad_to)
-        _check_windows(long_texts, window_stride)
+        if long_texts not in LONG_TEXTS_CHOICES:
+            raise ValueError(f"long_texts must be one of {LONG_TEXTS_CHOICES}. Received: {long_texts!r}.")
+        if window_stride is not None and (
+            long_texts != WINDOWS or not isinstance(window_stride, int) or window_stride < 1
+        ):
+            raise ValueError(
+                f"window_stride must be an int of at least 1, and needs long_texts={WINDOWS!r}. "
+                f"Received: window_stride={window_stride!r}, long_texts={long_texts!r}."
+            )
         self.pad_to = pad_to
         self.long_texts = long_texts
         self.window_stride = window_stride
 
     def __call__(self, inputs: Any) -> dict[str, tf.Tensor]:
-        """Tokenizes and packs a batch of texts or pairs.
-
-        Args:
-            inputs: texts or pairs, as the class says.
-
-        Returns:
-            dict of int32 tensors, as the class says.
-
-        Raises:
-            TypeError: something other than text.
-            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
-        """
-        return self._pack(*self._segments(inputs))
+        """Tokenizes and packs a batch of texts or pairs; see the class for inputs, outputs and errors."""
+        return self._pack(*self._tokenize(inputs))
 
     def with_token_counts(self, inputs: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Tokenizes a batch once for both its ids and the lengths that its texts had before anything was trimmed.
-
-        Args:
-            inputs: texts or pairs, as the class says.
-
-        Returns:
-            What `__call__` gives, and what `token_counts` gives.
-
-        Raises:
-            TypeError: something other than text.
-            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
+        """Tokenizes a batch once, and returns the results of both `__call__` and `token_counts`.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play"], lower_case=True)
@@ -111,82 +92,37 @@ class BertPreprocessor(PackingPreprocessor):
             >>> ids["token_ids"].numpy().tolist(), counts.numpy().tolist()
             ([[2, 4, 3, 0], [2, 4, 4, 3]], [3, 5])
         """
-        segments = self._segments(inputs)
+        segments = self._tokenize(inputs)
         return self._pack(*segments), packed_lengths(*segments)
 
-    def _pack(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None) -> dict[str, tf.Tensor]:
-        windows = {}
-        if self.long_texts == WINDOWS:
-            segment_a, segment_b, rows = split_pairs_into_windows(
-                segment_a, segment_b, self.sequence_length, self.window_stride
-            )
-            windows = {"window_text_ids": rows}
-        return {**self.pack(segment_a, segment_b, self.pad_to), **windows}
-
     def token_counts(self, inputs: Any) -> tf.Tensor:
-        """Counts the ids of each row before anything is trimmed, `[CLS]` and `[SEP]` included.
-
-        A row whose count is above `sequence_length` is one that `__call__` trims.
+        """Counts the ids of each text or pair before truncation, special tokens included.
 
         Args:
-            inputs: texts or pairs, as the class says.
+            inputs: texts or pairs, as for the class.
 
         Returns:
-            int32 tensor `[batch]`.
-
-        Raises:
-            TypeError: something other than text.
-            ValueError: wrong keys, wrong shapes, or pairs of unequal numbers of texts.
+            int32 tensor `[batch]`; `__call__` truncates or splits a text whose count exceeds `sequence_length`.
         """
-        return packed_lengths(*self._segments(inputs))
+        return packed_lengths(*self._tokenize(inputs))
 
-    def _segments(self, inputs: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
-        segments = [self.tokenizer.tokenize(texts) for texts in _texts_of(inputs)]
+    def _tokenize(self, inputs: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
+        segments = [self.tokenizer.tokenize(texts) for texts in as_segment_tensors(inputs)]
         return (segments[0], None) if len(segments) == 1 else (segments[0], segments[1])
 
+    def _pack(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None) -> dict[str, tf.Tensor]:
+        if self.long_texts != WINDOWS:
+            return self.pack(segment_a, segment_b, self.pad_to)
+        windows_a, windows_b, rows = split_pairs_into_windows(
+            segment_a, segment_b, self.sequence_length, self.window_stride
+        )
+        return {**self.pack(windows_a, windows_b, self.pad_to), "window_text_ids": rows}
+
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, fit for JSON: dict with the tokenizer's config under "tokenizer"."""
+        """Returns the constructor's arguments in a form that JSON can hold, the tokenizer as its own config."""
         return {
             **super().get_config(),
             "pad_to": self.pad_to,
             "long_texts": self.long_texts,
             "window_stride": self.window_stride,
         }
-
-
-def _check_windows(long_texts: str, window_stride: int | None) -> None:
-    if long_texts not in LONG_TEXTS_CHOICES:
-        raise ValueError(f"long_texts must be one of {LONG_TEXTS_CHOICES}. Received: {long_texts!r}.")
-    if window_stride is not None and (long_texts != WINDOWS or not isinstance(window_stride, int) or window_stride < 1):
-        raise ValueError(
-            f"window_stride must be a whole number of at least 1, and goes with long_texts={WINDOWS!r}. "
-            f"Received: window_stride={window_stride!r}, long_texts={long_texts!r}."
-        )
-
-
-def _texts_of(inputs: Any) -> list[tf.Tensor]:
-    """One string tensor `[batch]`, or two for pairs."""
-    if isinstance(inputs, dict):
-        if set(inputs) not in (_SINGLE_KEYS, _PAIR_KEYS):
-            raise ValueError(
-                'The inputs must have the key "text", or the keys "text_a" and "text_b". '
-                f"Received: {sorted(map(str, inputs))}. Rename or drop the others."
-            )
-        named = {name: inputs[name] for name in sorted(inputs)}
-    elif isinstance(inputs, tuple):
-        if len(inputs) != 2:
-            raise ValueError(
-                f"A tuple must hold two batches of texts, text_a and text_b. Received: {len(inputs)} of them. "
-                "For single texts, give a list, an array or a tensor."
-            )
-        named = dict(zip(("text_a", "text_b"), inputs, strict=True))
-    else:
-        named = {"text": inputs}
-    tensors = {name: text_tensor(texts, name) for name, texts in named.items()}
-    for name, tensor in tensors.items():
-        if tensor.shape.rank != 1:
-            raise ValueError(
-                f"{name} must be a batch of texts, of shape [batch]. Received: a single text. Put it into a list. "
-                "(A list of strings is a batch of single texts, a tuple of two lists a batch of pairs.)"
-            )
-    return list(tensors.values())

@@ -1,19 +1,20 @@
-"""BERT's tokenizer: text to wordpiece ids inside the TensorFlow graph."""
+"""BERT's tokenizer: text to wordpiece ids in the TensorFlow graph."""
 
 import functools
-import numbers
+import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from keras_bert.text import vocabulary as vocabularies
-from keras_bert.text.inputs import text_tensor
+from keras_bert.text.inputs import Texts, as_text_tensor
 from keras_bert.text.normalization import MAXIMUM_CHARACTERS_PER_WORD, SPECIAL_TOKEN_MARKERS, TextNormalizer
 from keras_bert.text.offsets import normalize_with_origins, spans_in_original
 from keras_bert.text.versions import load_tensorflow_text
+from keras_bert.typing import PathLike
 
 tensorflow_text = load_tensorflow_text()
 
@@ -22,8 +23,8 @@ _SUFFIX_INDICATOR = "##"
 
 @functools.lru_cache(maxsize=8)
 def _wordpiece_tokenizer(vocabulary: tuple[str, ...], max_bytes_per_word: int) -> Any:
-    """The tokenizer of tensorflow-text, which takes a tenth of a second to make, once for all of one vocabulary."""
-    with tf.init_scope():  # the graph that is traced by chance is not where the next one is used
+    """Returns tensorflow-text's tokenizer, cached because building it takes a tenth of a second."""
+    with tf.init_scope():  # the cached tokenizer must not belong to the graph that is being traced
         return tensorflow_text.FastWordpieceTokenizer(
             list(vocabulary),
             suffix_indicator=_SUFFIX_INDICATOR,
@@ -34,58 +35,44 @@ def _wordpiece_tokenizer(vocabulary: tuple[str, ...], max_bytes_per_word: int) -
 
 
 class TokensWithOffsets(NamedTuple):
-    """Wordpiece ids and where they stand in the original text, from `BertTokenizer.tokenize_with_offsets`.
+    """Wordpiece ids and their offsets in the original texts, int32 ragged `[batch, (tokens)]`.
 
-    Source: none in BERT, whose tokenizer does not keep offsets.
-
-    Args:
-        token_ids: ragged int32 `[batch, (tokens)]`.
-        start_bytes: ragged int32, the first byte of each token in the original bytes.
-        end_bytes: ragged int32, one past its last byte.
-        start_characters: ragged int32, the first character (code point) of each token in the original text. Bytes that
-            are not UTF-8 are no characters and are not counted, as in Python's `decode("utf-8", "ignore")`.
-        end_characters: ragged int32, one past its last character.
-
-    Example:
-        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "deja", "vu"], lower_case=True)
-        >>> result = tokenizer.tokenize_with_offsets("Déjà vu")
-        >>> result.start_bytes.numpy().tolist(), result.start_characters.numpy().tolist()
-        ([0, 7], [0, 5])
+    Bytes that are not UTF-8 are not counted as characters, as in Python's `decode("utf-8", "ignore")`.
     """
 
     token_ids: tf.RaggedTensor
-    start_bytes: tf.RaggedTensor
-    end_bytes: tf.RaggedTensor
-    start_characters: tf.RaggedTensor
-    end_characters: tf.RaggedTensor
+    start_bytes: tf.RaggedTensor  # first byte of each token
+    end_bytes: tf.RaggedTensor  # one past its last byte
+    start_characters: tf.RaggedTensor  # first character (code point) of each token
+    end_characters: tf.RaggedTensor  # one past its last character
 
 
 class BertTokenizer:
-    """Turns text into BERT's wordpiece ids, identically to google-research/bert's `FullTokenizer` (`tokenization.py`).
+    """Converts text to BERT's wordpiece ids, identically to google-research/bert's `FullTokenizer` (`tokenization.py`).
 
-    Everything is computed by operations of TensorFlow and tensorflow-text, so the tokenizer works on tensors in
-    `tf.data.Dataset.map` and `tf.function`, and inside an exported SavedModel, where the vocabulary is a constant.
-    It adds no `[CLS]` or `[SEP]`: `BertPreprocessor` does.
+    All computation is done by operations of TensorFlow and tensorflow-text, so the tokenizer works on tensors in
+    `tf.data.Dataset.map`, in `tf.function` and inside an exported SavedModel, where the vocabulary is a constant.
+    It does not add `[CLS]` and `[SEP]`; `BertPreprocessor` does.
 
-    Bytes that are not UTF-8, control and format characters are dropped; words are lower-cased and lose their accents
-    where asked; white space, punctuation and CJK characters part words; each word is cut greedily into the longest
-    entries of the vocabulary, and becomes `[UNK]` where that fails or where it has more than 200 characters.
+    Bytes that are not UTF-8, control and format characters are removed; text is lower-cased and stripped of accents if
+    requested; white space, punctuation and CJK characters separate words; each word is split greedily into the longest
+    entries of the vocabulary, and becomes `[UNK]` if that fails or if it has more than 200 characters.
 
     Args:
-        vocabulary: path of a `vocab.txt`, or list of str, the wordpieces in the order of their ids.
-        lower_case: bool, whether to lower-case; must be what the checkpoint was trained with.
-        strip_accents: bool or None, whether to remove accents. Defaults to None: as `lower_case`, like the original.
-        special_tokens_in_text: bool. Defaults to False: `[MASK]` and its like written in a text are ordinary text, as
-            in the original.
-            Differs from BERT: True makes `[CLS]`, `[SEP]`, `[MASK]`, `[PAD]` and `[UNK]`, spelled so, into
-            their single ids. Do not use it on text that strangers wrote.
-        max_characters_per_word: int, from 1 to 999, counted after normalisation. Defaults to 200.
+        vocabulary: path of a `vocab.txt`, or a list of the wordpieces in the order of their ids.
+        lower_case: whether to lower-case; must be the setting that the checkpoint was trained with.
+        strip_accents: whether to remove accents. Defaults to None: as `lower_case`, like the original.
+        special_tokens_in_text: Defaults to False: `[MASK]` and other special tokens written in a text are ordinary
+            text, as in the original.
+            Differs from BERT: True converts `[CLS]`, `[SEP]`, `[MASK]`, `[PAD]` and `[UNK]`, spelled exactly so, to
+            their ids. Do not use it on text from untrusted sources.
+        max_characters_per_word: 1 to 999, counted after normalization. Defaults to 200, as in the original.
 
-    Inputs: string tensor, list or array `[batch]`, or one text. Outputs: int32 `RaggedTensor` `[batch, (tokens)]`, or
-    `[tokens]` for one text.
+    Inputs: a str, or a list, NumPy array, pandas Series or string tensor `[batch]`. Outputs: int32 `RaggedTensor`
+    `[batch, (tokens)]`, or `[tokens]` for a single text.
 
     Raises:
-        FileNotFoundError: there is no such vocabulary file.
+        FileNotFoundError: the vocabulary file does not exist.
         TypeError: the vocabulary is not a path or a list of strings.
         ValueError: the vocabulary lacks a special token, or `max_characters_per_word` is out of range.
 
@@ -98,13 +85,13 @@ class BertTokenizer:
 
     def __init__(
         self,
-        vocabulary: str | Path | Sequence[str],
+        vocabulary: PathLike | Sequence[str],
         lower_case: bool,
         strip_accents: bool | None = None,
         special_tokens_in_text: bool = False,
         max_characters_per_word: int = MAXIMUM_CHARACTERS_PER_WORD,
-    ):
-        if isinstance(vocabulary, str | Path):
+    ) -> None:
+        if isinstance(vocabulary, str | os.PathLike):
             self._vocabulary = vocabularies.load_vocabulary(vocabulary)
         else:
             self._vocabulary = vocabularies.check_vocabulary(vocabulary)
@@ -113,42 +100,41 @@ class BertTokenizer:
         self.special_tokens_in_text = special_tokens_in_text
         self.max_characters_per_word = max_characters_per_word
         self._ids = {token: index for index, token in enumerate(self._vocabulary)}
-        self._warn_of_wrong_case()
+        self._warn_about_case()
         self._normalizer = TextNormalizer(
             lower_case, self.strip_accents, special_tokens_in_text, max_characters_per_word
         )
-        self._wordpiece = self._make_wordpiece_tokenizer()
-        with tf.init_scope():  # a tokenizer made while a graph is traced must outlive that graph
+        try:
+            self._wordpiece = _wordpiece_tokenizer(
+                tuple(self._wordpiece_vocabulary()), self._normalizer.maximum_bytes_per_word
+            )
+        except RuntimeError as error:
+            raise ValueError(
+                f"The vocabulary of {self.vocab_size} entries has no entry that a word could match, or cannot be "
+                f"searched ({error}). Add words to it, or pass the vocab.txt of a BERT checkpoint."
+            ) from error
+        with tf.init_scope():  # a tokenizer that is created while a graph is traced must outlive that graph
             self._tokens = tf.constant(self._vocabulary)
 
-    def _warn_of_wrong_case(self) -> None:
+    def _warn_about_case(self) -> None:
         if not {"a", "A"} & set(self._vocabulary):
-            return  # of another script, which need not have case
+            return  # another script, which need not have case
         if self.lower_case != vocabularies.is_lower_case_vocabulary(self._vocabulary):
             logging.warning(
                 "lower_case=%s, but the vocabulary of %d entries %s the entry 'A' and so looks %s. "
-                "The tokenizer must treat case as the training of the checkpoint did.",
+                "The tokenizer must use the case setting that the checkpoint was trained with.",
                 self.lower_case,
                 len(self._vocabulary),
                 "has" if self.lower_case else "lacks",
                 "cased" if self.lower_case else "lower-cased",
             )
 
-    def _make_wordpiece_tokenizer(self) -> Any:
-        try:
-            return _wordpiece_tokenizer(tuple(self._wordpiece_vocabulary()), self._normalizer.maximum_bytes_per_word)
-        except RuntimeError as error:
-            raise ValueError(
-                f"The vocabulary of {self.vocab_size} entries has no entry that a word could match, or cannot be "
-                f"searched ({error}). Add words to it, or give the vocab.txt of a BERT checkpoint."
-            ) from error
-
     def _wordpiece_vocabulary(self) -> list[str]:
-        """The vocabulary as FastWordpieceTokenizer takes it: no empty entry, none twice, markers for special tokens."""
+        """Builds the vocabulary for FastWordpieceTokenizer: no empty or repeated entry, markers for special tokens."""
         entries = []
         for index, token in enumerate(self._vocabulary):
             if token in ("", _SUFFIX_INDICATOR) or self._ids[token] != index:
-                # No word can match a stand-in: it starts with a bracket, which is always a word of its own.
+                # No word can match this entry: it starts with a bracket, which is always a word of its own.
                 token = f"[\x01{index}]"
             elif self.special_tokens_in_text and token in SPECIAL_TOKEN_MARKERS and token != vocabularies.UNKNOWN_TOKEN:
                 token = SPECIAL_TOKEN_MARKERS[token]
@@ -157,7 +143,7 @@ class BertTokenizer:
 
     @property
     def vocabulary(self) -> list[str]:
-        """List of str: a copy of the vocabulary, in the order of the ids."""
+        """Copy of the vocabulary, in the order of the ids."""
         return list(self._vocabulary)
 
     @property
@@ -187,40 +173,40 @@ class BertTokenizer:
 
     @property
     def mask_id(self) -> int | None:
-        """Id of `[MASK]`, or None where the vocabulary has none."""
+        """Id of `[MASK]`, or None if the vocabulary lacks it."""
         return self._ids.get(vocabularies.MASK_TOKEN)
 
-    def tokenize(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
-        """Turns texts into wordpiece ids, without `[CLS]` and `[SEP]`.
+    def tokenize(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
+        """Converts texts to wordpiece ids, without `[CLS]` and `[SEP]`.
 
         Args:
-            texts: string tensor, list or array `[batch]`, or one text.
+            texts: texts `[batch]`, or a single text.
 
         Returns:
-            int32 `RaggedTensor` `[batch, (tokens)]`; for one text an int32 tensor `[tokens]`.
+            int32 `RaggedTensor` `[batch, (tokens)]`; for a single text an int32 tensor `[tokens]`.
 
         Raises:
-            TypeError: something other than text.
-            ValueError: more than one dimension.
+            TypeError: the input is not text.
+            ValueError: the input has more than one dimension.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
             >>> tokenizer.tokenize("Playing").numpy().tolist()
             [4, 5]
         """
-        texts = text_tensor(texts)
+        texts = as_text_tensor(texts)
         if texts.shape.rank == 0:
             return self.tokenize(texts[tf.newaxis]).values
         return self._wordpiece.tokenize(self._normalizer(texts))
 
-    def tokens(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
-        """Turns texts into wordpieces as strings.
+    def tokens(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
+        """Converts texts to wordpieces as strings.
 
         Args:
-            texts: string tensor, list or array `[batch]`, or one text.
+            texts: texts `[batch]`, or a single text.
 
         Returns:
-            string `RaggedTensor` `[batch, (tokens)]`; for one text a string tensor `[tokens]`.
+            string `RaggedTensor` `[batch, (tokens)]`; for a single text a string tensor `[tokens]`.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
@@ -229,18 +215,19 @@ class BertTokenizer:
         """
         return self.id_to_token(self.tokenize(texts))
 
-    def tokenize_with_offsets(self, texts: Any) -> TokensWithOffsets:
-        """Turns texts into wordpiece ids and says where each stands in the original text.
+    def tokenize_with_offsets(self, texts: Texts) -> TokensWithOffsets:
+        """Converts texts to wordpiece ids and locates each token in the original text.
 
-        A token covers the original from the first to the last character that gave at least one character to it;
-        `[UNK]` covers its whole word. So an accent that was stripped inside a token is covered, one after a token's
-        last character is not, and several tokens may cover one character (one whose decomposition they share).
+        A token covers the original from the first to the last character that contributed a character to it; `[UNK]`
+        covers its whole word. So a stripped accent inside a token is covered, one after its last character is not, and
+        several tokens may cover the same character (if they share its decomposition).
 
         Args:
-            texts: string tensor, list or array `[batch]`, or one text.
+            texts: texts `[batch]`, or a single text.
 
         Returns:
-            `TokensWithOffsets` of int32 `RaggedTensor`s `[batch, (tokens)]`; for one text of int32 tensors `[tokens]`.
+            Named tuple of int32 `RaggedTensor`s `[batch, (tokens)]`, or tensors `[tokens]` for a single text:
+            `token_ids`, `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. Ends are exclusive.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
@@ -248,7 +235,7 @@ class BertTokenizer:
             >>> result.start_bytes.to_list(), result.end_bytes.to_list(), result.end_characters.to_list()
             ([[0, 5, 8]], [[5, 8, 9]], [[4, 7, 8]])
         """
-        texts = text_tensor(texts)
+        texts = as_text_tensor(texts)
         if texts.shape.rank == 0:
             return TokensWithOffsets(*(part.values for part in self.tokenize_with_offsets(texts[tf.newaxis])))
         origins = normalize_with_origins(texts, self._normalizer)
@@ -257,36 +244,37 @@ class BertTokenizer:
         return TokensWithOffsets(token_ids, *(token_ids.with_values(part) for part in spans))
 
     def id_to_token(self, ids: Any) -> str | tf.Tensor | tf.RaggedTensor:
-        """Looks up the wordpiece of an id, or of every id of a tensor.
+        """Looks up the wordpieces of ids.
 
         Args:
-            ids: int, or list, tensor or `RaggedTensor` of ints.
+            ids: an int, or a list, array, tensor or `RaggedTensor` of ints.
 
         Returns:
             str for an int, otherwise a string tensor or `RaggedTensor` of the same shape.
 
         Raises:
-            ValueError: an int that is no id of the vocabulary.
+            TypeError: the ids are not integers.
+            ValueError: an int that is not an id of the vocabulary.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
             >>> tokenizer.id_to_token(5), tokenizer.id_to_token([4, 5]).numpy().tolist()
             ('##ing', [b'play', b'##ing'])
         """
-        if isinstance(ids, numbers.Integral):
+        if isinstance(ids, int | np.integer):
             if not 0 <= ids < self.vocab_size:
                 raise ValueError(f"An id must be from 0 to {self.vocab_size - 1}. Received: {ids}.")
             return self._vocabulary[ids]
-        return tf.ragged.map_flat_values(tf.gather, self._tokens, self._integers(ids))
+        return tf.ragged.map_flat_values(tf.gather, self._tokens, _as_ids(ids))
 
     def token_to_id(self, token: str) -> int:
         """Looks up the id of a wordpiece.
 
         Args:
-            token: str, an entry of the vocabulary.
+            token: an entry of the vocabulary.
 
         Returns:
-            Its id as an int; the last one where the vocabulary holds it several times.
+            Its id; the last one if the vocabulary holds it several times.
 
         Raises:
             ValueError: the vocabulary has no such entry.
@@ -299,63 +287,46 @@ class BertTokenizer:
         if token not in self._ids:
             raise ValueError(
                 f"The vocabulary of {self.vocab_size} entries has no entry {token!r}. "
-                "To cut a text into entries, use tokenize(text)."
+                "To split a text into entries, use tokenize(text)."
             )
         return self._ids[token]
 
     def detokenize(self, ids: Any) -> tf.Tensor:
-        """Joins wordpieces to text: `##` pieces to what stands before them, words by spaces.
+        """Joins wordpieces to text: `##` wordpieces to the one before them, words by spaces.
 
-        `[CLS]`, `[SEP]` and `[PAD]` are left out. What tokenizing lost (case, accents, the spacing of punctuation) does
-        not come back: "it's" reads "it ' s".
+        `[CLS]`, `[SEP]` and `[PAD]` are removed. Case, accents and the spacing of punctuation are not restored: "it's"
+        becomes "it ' s".
 
         Args:
-            ids: list, tensor or `RaggedTensor` of ints `[tokens]` or `[batch, tokens]`.
+            ids: list, array, tensor or `RaggedTensor` of ints `[tokens]` or `[batch, tokens]`.
 
         Returns:
             string tensor, scalar or `[batch]`.
 
         Raises:
-            TypeError: ids that are not integers.
-            ValueError: ids of more than two dimensions or of none.
+            TypeError: the ids are not integers.
+            ValueError: the ids do not have one or two dimensions.
 
         Example:
             >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "!"], lower_case=True)
             >>> tokenizer.detokenize([[2, 4, 5, 6, 3, 0]]).numpy().tolist()
             [b'playing !']
         """
-        ids = self._integers(ids)
+        ids = _as_ids(ids)
         if ids.shape.rank not in (1, 2):
             raise ValueError(f"ids must be of shape [tokens] or [batch, tokens]. Received: shape {ids.shape}.")
         if ids.shape.rank == 1:
             return self.detokenize(ids[tf.newaxis])[0]
         if isinstance(ids, tf.Tensor):
             ids = tf.RaggedTensor.from_tensor(ids)
-        unwritten = [self.cls_id, self.sep_id, self.pad_id]
-        written = tf.reduce_all(ids.values[:, tf.newaxis] != tf.constant(unwritten, ids.dtype), axis=1)
-        kept = tf.ragged.boolean_mask(ids, ids.with_values(written))
+        removed = tf.constant([self.cls_id, self.sep_id, self.pad_id], ids.dtype)
+        is_kept = tf.reduce_all(ids.values[:, tf.newaxis] != removed, axis=1)
+        kept = tf.ragged.boolean_mask(ids, ids.with_values(is_kept))
         joined = tf.strings.reduce_join(self.id_to_token(kept), axis=-1, separator=" ")
         return tf.strings.regex_replace(joined, f" {_SUFFIX_INDICATOR}", "")
 
-    def _integers(self, ids: Any) -> tf.Tensor | tf.RaggedTensor:
-        received = ids
-        try:
-            if isinstance(ids, list | tuple):
-                ids = tf.ragged.constant(ids, dtype=None if ids else tf.int32)
-            elif not isinstance(ids, tf.RaggedTensor):
-                ids = tf.convert_to_tensor(ids)
-            is_integer = ids.dtype.is_integer
-        except (TypeError, ValueError):
-            is_integer = False
-        if not is_integer:
-            raise TypeError(
-                "Token ids must be integers, as an int, a list, an array or a tensor. "
-                f"Received: {repr(received)[:80]}. To turn text into ids, use tokenize(texts)."
-            )
-        return ids
-
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments, fit for JSON: dict with the vocabulary as a list of str."""
+        """Returns the constructor's arguments in a form that JSON can hold, the vocabulary as a list."""
         return {
             "vocabulary": self.vocabulary,
             "lower_case": self.lower_case,
@@ -365,13 +336,25 @@ class BertTokenizer:
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BertTokenizer":
-        """Makes the tokenizer that `get_config` described.
-
-        Args:
-            config: dict, from `get_config`.
-
-        Returns:
-            BertTokenizer.
-        """
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates a tokenizer from the dict that `get_config` returned."""
         return cls(**config)
+
+
+def _as_ids(ids: Any) -> tf.Tensor | tf.RaggedTensor:
+    """Converts ids to an integer tensor or `RaggedTensor`."""
+    received = ids
+    try:
+        if isinstance(ids, list | tuple):
+            ids = tf.ragged.constant(ids, dtype=None if ids else tf.int32)
+        elif not isinstance(ids, tf.RaggedTensor):
+            ids = tf.convert_to_tensor(ids)
+        is_integer = ids.dtype.is_integer
+    except (TypeError, ValueError):
+        is_integer = False
+    if not is_integer:
+        raise TypeError(
+            "Token ids must be integers, as an int, a list, an array or a tensor. "
+            f"Received: {repr(received)[:80]}. To convert text to ids, use tokenize(texts)."
+        )
+    return ids

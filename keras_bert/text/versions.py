@@ -1,58 +1,47 @@
-"""tensorflow-text, loaded only where it fits the installed TensorFlow."""
+"""Version check of tensorflow-text before its import."""
 
 import importlib
 import importlib.metadata
+import re
 from types import ModuleType
 
 import tensorflow as tf
 
+MINIMUM_TENSORFLOW_TEXT = "2.21.1"  # setup.cfg has the same number
+
 
 def check_versions(tensorflow_version: str, tensorflow_text_version: str | None) -> None:
-    """Checks that TensorFlow and tensorflow-text are of the same minor version.
+    """Raises an ImportError unless tensorflow-text (None: not installed) is new enough and fits TensorFlow.
 
-    tensorflow-text's operations are compiled against one minor version of TensorFlow; under another one their loading
-    ends in a message about an undefined symbol.
-
-    Args:
-        tensorflow_version: version of tensorflow, such as "2.21.0".
-        tensorflow_text_version: version of tensorflow-text, such as "2.21.1", or None where it is not installed.
-
-    Raises:
-        ImportError: tensorflow-text is missing, or the two differ in their major or minor number.
+    tensorflow-text's operations are compiled for one minor version of TensorFlow; under another one, loading them fails
+    with a message about an undefined symbol.
 
     Example:
         >>> check_versions("2.21.0", "2.21.1")
         >>> check_versions("2.21.0", "2.20.0")
         Traceback (most recent call last):
         ...
-        ImportError: tensorflow 2.21.0 and tensorflow-text 2.20.0 are of different minor versions ...
+        ImportError: tensorflow 2.21.0 needs a tensorflow-text of the same minor version, at least 2.21.1. Received: ...
     """
     wanted = ".".join(tensorflow_version.split(".")[:2])
-    command = f'pip install "tensorflow-text=={wanted}.*"'
+    requirement = f"tensorflow-text=={wanted}.*,>={MINIMUM_TENSORFLOW_TEXT}"
+    command = f'Install it with: pip install "{requirement}"'
     if tensorflow_text_version is None:
-        raise ImportError(f"tensorflow-text is not installed, and the tokenizer needs it. Install it with: {command}")
-    if tensorflow_text_version.split(".")[:2] != wanted.split("."):
+        raise ImportError(f"tensorflow-text is not installed, and the tokenizer needs it. {command}")
+    has_same_minor = tensorflow_text_version.split(".")[:2] == wanted.split(".")
+    if not has_same_minor or _parse(tensorflow_text_version) < _parse(MINIMUM_TENSORFLOW_TEXT):
         raise ImportError(
-            f"tensorflow {tensorflow_version} and tensorflow-text {tensorflow_text_version} are of different minor "
-            f"versions and do not work together. Install the tensorflow-text of this tensorflow with: {command}"
+            f"tensorflow {tensorflow_version} needs a tensorflow-text of the same minor version, at least "
+            f"{MINIMUM_TENSORFLOW_TEXT}. Received: tensorflow-text {tensorflow_text_version}. {command}"
         )
 
 
+def _parse(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
 def load_tensorflow_text() -> ModuleType:
-    """Imports tensorflow-text after a check of its version, which also registers its operations with TensorFlow.
-
-    Source: none in BERT; stands in front of https://www.tensorflow.org/text.
-
-    Returns:
-        The module `tensorflow_text`.
-
-    Raises:
-        ImportError: tensorflow-text is missing or is of another minor version than TensorFlow.
-
-    Example:
-        >>> load_tensorflow_text().__name__
-        'tensorflow_text'
-    """
+    """Imports tensorflow-text, which registers its operations with TensorFlow, after checking its version."""
     try:
         version = importlib.metadata.version("tensorflow-text")
     except importlib.metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""WordPiece vocabularies learned from word counts.
+"""`VocabularyLearner`: WordPiece vocabularies learned from word counts.
 
-By the trainer of Hugging Face `tokenizers`, which joins the most frequent pair of pieces until the vocabulary is full.
-From 90 novels (15.8 million words, 78,900 distinct) it learns 8,000 entries in 3 s, and 10 other novels then have 1.108
-pieces a word; tensorflow-text's learner takes 170 s, stops at 7,774 entries, and the same novels have 1.118.
+Uses the trainer of Hugging Face `tokenizers`, which joins the most frequent pair of wordpieces until the vocabulary is
+full. From 90 novels (15.8 million words, 78,900 distinct) it learns 8,000 entries in 3 s, with 1.108 wordpieces per
+word on 10 other novels; tensorflow-text's learner takes 170 s, stops at 7,774 entries, and has 1.118.
 """
 
 import collections
@@ -18,34 +18,34 @@ from keras_bert.text import vocabulary as vocabularies
 from keras_bert.text.tokenizer import BertTokenizer
 
 _SUFFIX_INDICATOR = "##"
-_MOST_CHARACTERS = 2**30  # the trainer counts pairs of pieces in 32 bits, sign included; rounding may add some
-_MOST_WORDS = 2**21  # the trainer holds about 1.2 kB for each distinct word
-_LONGEST_ENTRY = 256  # bytes, without ##, that FastWordpieceTokenizer takes
-_CHARACTERS_IN_SEQUENCE = 2**16
-_WORDS_IN_BATCH = 2**16
+_MAX_CHARACTERS = 2**30  # the trainer counts pairs of wordpieces in 32 bits, sign included; rounding may add some
+_MAX_WORDS = 2**21  # the trainer needs about 1.2 kB for each distinct word
+_MAX_ENTRY_BYTES = 256  # without ##, for FastWordpieceTokenizer
+_CHARACTERS_PER_SEQUENCE = 2**16
+_WORDS_PER_BATCH = 2**16
 
 
 class VocabularyLearner:
     """Learns a WordPiece vocabulary from word counts; the same counts always give the same vocabulary.
 
     The entries are the special tokens, in the order of the released vocabularies (`[PAD]`, the unused ones, `[UNK]`,
-    `[CLS]`, `[SEP]`, `[MASK]`); every character; every character that was seen within a word, with `##`; and joined
-    pieces, the most frequent pair first. So every word counted can be cut, and becomes `[UNK]` only where it holds a
-    character that `limit_alphabet` left out.
+    `[CLS]`, `[SEP]`, `[MASK]`); every character; every character that occurs inside a word, with `##`; and joined
+    wordpieces, the most frequent pair first. So every counted word can be split, and becomes `[UNK]` only if it
+    contains a character that `limit_alphabet` dropped.
 
-    Source: BERT's own learner was not released; google-research/bert `README.md` names others in its place. The
-    special tokens are those of its `vocab.txt`.
+    Source: BERT's own learner was not released; google-research/bert `README.md` names others instead. The special
+    tokens are those of its `vocab.txt`.
 
     Args:
-        vocab_size: int, entries wanted, special tokens included. Defaults to 30,522, as of BERT's uncased vocabulary.
-        num_unused: int, number of entries `[unused0]`, `[unused1]`, ... for words to be added later. Defaults to 0;
+        vocab_size: number of entries, special tokens included. Defaults to 30,522, as in BERT's uncased vocabulary.
+        num_unused: number of entries `[unused0]`, `[unused1]`, ... for words to be added later. Defaults to 0;
             with 99, `[UNK]` has id 100 as in the released vocabularies.
-        limit_alphabet: int, most characters that may become entries, the most frequent ones. Defaults to None: all.
-        min_frequency: int, how often a pair of pieces must have been seen to be joined. Defaults to 2.
+        limit_alphabet: maximum number of characters that become entries, the most frequent ones. Defaults to None: all.
+        min_frequency: number of times that a pair of wordpieces must occur to be joined. Defaults to 2.
 
     Raises:
         ImportError: `tokenizers` is not installed.
-        ValueError: an argument is out of range, or `vocab_size` leaves no room beside the special tokens.
+        ValueError: an argument is out of range, or `vocab_size` leaves no room after the special tokens.
 
     Example:
         >>> learner = VocabularyLearner(vocab_size=11)
@@ -62,7 +62,7 @@ class VocabularyLearner:
         num_unused: int = 0,
         limit_alphabet: int | None = None,
         min_frequency: int = 2,
-    ):
+    ) -> None:
         if num_unused < 0:
             raise ValueError(f"num_unused must be at least 0. Received: {num_unused}.")
         if limit_alphabet is not None and limit_alphabet < 1:
@@ -88,57 +88,51 @@ class VocabularyLearner:
         self._tokenizers = _load_tokenizers()
 
     def learn(self, word_counts: Mapping[str, int]) -> list[str]:
-        """Learns a vocabulary.
+        """Learns a vocabulary from the counts of `WordCounter`, and logs what was left out.
 
-        What was left out, or could not be found, is said in the log.
+        No wordpieces are joined from words beyond the 2^21 most frequent, which bounds the memory to 2.5 GB, and from
+        words of more than 256 bytes, which the tokenizer does not accept as entries. Counts of more than 2^30
+        characters in all, which would overflow those of the trainer, are divided by one number.
 
         Args:
-            word_counts: dict of word to int, as `WordCounter` counts them: normalised, and split at white space,
-                punctuation and CJK characters. Counts of more than 2^30 characters in all, of which the trainer would
-                overflow, are divided by one number. Nothing is joined from a word whose count then rounds to 0, from
-                words beyond the 2^21 most frequent, which bounds the memory to 2.5 GB, and from words of more than 256
-                bytes, which the tokenizer does not take as entries.
+            word_counts: number of occurrences of each word, normalized and split at white space, punctuation and CJK
+                characters.
 
         Returns:
-            List of str, the entries in the order of their ids. Fewer than `vocab_size` where the text has no more
-            pairs that were seen `min_frequency` times.
+            The entries in the order of their ids; fewer than `vocab_size` if the text has no more pairs that occur
+            `min_frequency` times.
 
         Raises:
-            ValueError: there are no words, a word or a count is none, or the characters alone are more than
-                `vocab_size`; the message says the smallest possible one.
-
-        Example:
-            >>> learner = VocabularyLearner(vocab_size=9, limit_alphabet=2)
-            >>> learner.learn({"aab": 4, "ac": 1})
-            ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b', '##a', '##b']
+            ValueError: there are no words, a word or count is invalid, or the characters alone need more than
+                `vocab_size` entries; the message names the smallest possible size.
         """
         _check_word_counts(word_counts)
-        alphabet = self._alphabet(word_counts)
+        alphabet = self._select_alphabet(word_counts)
         learned_from = {word: count for word, count in word_counts.items() if alphabet.issuperset(word)}
-        _log_what_is_left_out(word_counts, learned_from, alphabet)
+        _log_dropped_characters(word_counts, learned_from, alphabet)
         within_words = sorted({character for word in learned_from for character in word[1:]})
         characters = [*sorted(alphabet), *(_SUFFIX_INDICATOR + character for character in within_words)]
         smallest = len(self.special_tokens) + len(characters)
         if self.vocab_size < smallest:
             raise ValueError(
                 f"vocab_size must be at least {smallest} for this text: it has {len(self.special_tokens)} special "
-                f"tokens, {len(alphabet)} characters, and {len(within_words)} of them within words. "
-                f"Received: {self.vocab_size}. Raise it, or leave out the rarest characters by limit_alphabet."
+                f"tokens, {len(alphabet)} characters, and {len(within_words)} of them inside words. "
+                f"Received: {self.vocab_size}. Raise it, or drop the rarest characters with limit_alphabet."
             )
         vocabulary = self._join(learned_from, characters)
         if len(vocabulary) < self.vocab_size:
             logging.warning(
-                "The text gives a vocabulary of %d entries, fewer than the %d asked for: it has no more pairs of pieces"
-                " that were seen at least %d times. Give more text, or lower vocab_size.",
+                "The vocabulary has %d entries, fewer than the %d requested: no more pairs of wordpieces occur at least"
+                " %d times in the text. Use more text, or lower vocab_size.",
                 len(vocabulary),
                 self.vocab_size,
                 self.min_frequency,
             )
         return vocabulary
 
-    def _alphabet(self, word_counts: Mapping[str, int]) -> set[str]:
-        """The most frequent characters; of equally frequent ones those of the lower code point."""
-        counts = collections.Counter()
+    def _select_alphabet(self, word_counts: Mapping[str, int]) -> set[str]:
+        """Selects the most frequent characters; on a tie those of the lower code point."""
+        counts: collections.Counter[str] = collections.Counter()
         for word, count in word_counts.items():
             for character in word:
                 counts[character] += count
@@ -146,14 +140,14 @@ class VocabularyLearner:
         return set(ordered[: self.limit_alphabet])
 
     def _join(self, word_counts: Mapping[str, int], characters: list[str]) -> list[str]:
-        """Special tokens, characters and what the trainer makes of them."""
+        """Lists special tokens, characters and the wordpieces that the trainer joins from them."""
         tokenizer = self._tokenizers.Tokenizer(self._tokenizers.models.WordPiece(unk_token=vocabularies.UNKNOWN_TOKEN))
         tokenizer.pre_tokenizer = self._tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
         trainer = self._tokenizers.trainers.WordPieceTrainer(
             vocab_size=self.vocab_size,
             min_frequency=self.min_frequency,
-            # The trainer numbers the characters within words as it meets them in a hash table, in another order on
-            # every run, and breaks ties by these numbers. Here they have them before it begins.
+            # The trainer would number the characters inside words in the order of a hash table, which differs between
+            # runs, and break ties by these numbers. As special tokens they are numbered beforehand.
             special_tokens=[*self.special_tokens, *characters],
             limit_alphabet=len(characters),
             show_progress=False,
@@ -165,53 +159,30 @@ class VocabularyLearner:
 
 
 class VocabularyCoverage(NamedTuple):
-    """How a vocabulary cuts counted words, from `measure_coverage`.
+    """Statistics of the wordpieces of counted words, from `measure_coverage`."""
 
-    Source: none in BERT.
-
-    Args:
-        words: int, words cut.
-        pieces: int, the pieces they became; `[UNK]` is one.
-        unknown: int, words that became `[UNK]`.
-
-    Example:
-        >>> coverage = VocabularyCoverage(words=8, pieces=10, unknown=1)
-        >>> coverage.pieces / coverage.words
-        1.25
-    """
-
-    words: int
-    pieces: int
-    unknown: int
+    num_words: int
+    num_wordpieces: int  # `[UNK]` is one
+    num_unknown: int  # words that became `[UNK]`
 
 
 def measure_coverage(tokenizer: BertTokenizer, word_counts: Mapping[str, int]) -> VocabularyCoverage:
-    """Measures how a tokenizer cuts counted words.
+    """Tokenizes counted words and sums up the result.
 
-    Source: none in BERT.
-
-    Args:
-        tokenizer: BertTokenizer.
-        word_counts: dict of word to int, as `WordCounter` counts them.
-
-    Returns:
-        VocabularyCoverage.
-
-    Example:
-        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
-        >>> measure_coverage(tokenizer, {"playing": 3, "play": 1, "?": 2})
-        VocabularyCoverage(words=6, pieces=9, unknown=2)
+    >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
+    >>> measure_coverage(tokenizer, {"playing": 3, "play": 1, "?": 2})
+    VocabularyCoverage(num_words=6, num_wordpieces=9, num_unknown=2)
     """
     words = list(word_counts)
-    pieces, unknown = 0, 0
-    for begin in range(0, len(words), _WORDS_IN_BATCH):
-        batch = words[begin : begin + _WORDS_IN_BATCH]
+    num_wordpieces, num_unknown = 0, 0
+    for begin in range(0, len(words), _WORDS_PER_BATCH):
+        batch = words[begin : begin + _WORDS_PER_BATCH]
         counts = tf.constant([word_counts[word] for word in batch], tf.int64)
         ids = tokenizer.tokenize(batch)
         is_unknown = tf.reduce_any(ids == tokenizer.unk_id, axis=1)
-        pieces += int(tf.reduce_sum(counts * tf.cast(ids.row_lengths(), tf.int64)))
-        unknown += int(tf.reduce_sum(tf.boolean_mask(counts, is_unknown)))
-    return VocabularyCoverage(sum(word_counts.values()), pieces, unknown)
+        num_wordpieces += int(tf.reduce_sum(counts * tf.cast(ids.row_lengths(), tf.int64)))
+        num_unknown += int(tf.reduce_sum(tf.boolean_mask(counts, is_unknown)))
+    return VocabularyCoverage(sum(word_counts.values()), num_wordpieces, num_unknown)
 
 
 def _load_tokenizers() -> ModuleType:
@@ -226,22 +197,24 @@ def _load_tokenizers() -> ModuleType:
 
 def _check_word_counts(word_counts: Mapping[str, int]) -> None:
     if not word_counts:
-        raise ValueError("There are no words to learn a vocabulary from. Give word counts of a text that is not empty.")
+        raise ValueError("There are no words to learn a vocabulary from. Pass word counts of a text that is not empty.")
     for word, count in word_counts.items():
         if word.split() != [word] or count < 1:
             raise ValueError(
-                "word_counts must hold words without white space and how often each was seen, at least once. "
+                "word_counts must hold words without white space and their counts of at least 1. "
                 f"Received: {word!r}: {count}. To count the words of a text, use WordCounter."
             )
 
 
-def _log_what_is_left_out(word_counts: Mapping[str, int], learned_from: Mapping[str, int], alphabet: set[str]) -> None:
+def _log_dropped_characters(
+    word_counts: Mapping[str, int], learned_from: Mapping[str, int], alphabet: set[str]
+) -> None:
     characters = set().union(*word_counts)
     if len(alphabet) < len(characters):
         total = sum(word_counts.values())
         unknown = total - sum(learned_from.values())
         logging.warning(
-            "%d of %d characters are left out by limit_alphabet=%d; the words that hold one, %d of %d (%.4f%%), "
+            "%d of %d characters are dropped by limit_alphabet=%d; the words that contain one, %d of %d (%.4f%%), "
             "become [UNK].",
             len(characters) - len(alphabet),
             len(characters),
@@ -253,25 +226,25 @@ def _log_what_is_left_out(word_counts: Mapping[str, int], learned_from: Mapping[
 
 
 def _joinable(word_counts: Mapping[str, int]) -> dict[str, int]:
-    """The words to join pieces from, with counts that the trainer can hold: pairs are fewer than characters."""
+    """Selects the words to join wordpieces from, with counts that do not overflow those of the trainer."""
     counts = {
-        word: count for word, count in word_counts.items() if len(word) > 1 and len(word.encode()) <= _LONGEST_ENTRY
+        word: count for word, count in word_counts.items() if len(word) > 1 and len(word.encode()) <= _MAX_ENTRY_BYTES
     }
-    if len(counts) > _MOST_WORDS:
-        logging.info("Pieces are joined from the %d most frequent of %d distinct words.", _MOST_WORDS, len(counts))
+    if len(counts) > _MAX_WORDS:
+        logging.info("Wordpieces are joined from the %d most frequent of %d distinct words.", _MAX_WORDS, len(counts))
         ordered = sorted(counts, key=lambda word: (-counts[word], word))
-        counts = {word: counts[word] for word in ordered[:_MOST_WORDS]}
-    divisor = math.ceil(sum(len(word) * count for word, count in counts.items()) / _MOST_CHARACTERS)
+        counts = {word: counts[word] for word in ordered[:_MAX_WORDS]}
+    divisor = math.ceil(sum(len(word) * count for word, count in counts.items()) / _MAX_CHARACTERS)
     if divisor <= 1:
         return counts
-    logging.info("The counts are divided by %d: they would overflow those of the trainer.", divisor)
+    logging.info("The counts are divided by %d, because they would overflow those of the trainer.", divisor)
     divided = {word: (count + divisor // 2) // divisor for word, count in counts.items()}
     return {word: count for word, count in divided.items() if count}
 
 
 def _sequences(word_counts: Mapping[str, int]) -> Iterator[str]:
-    """Each word as often as it was counted, with spaces between: the trainer takes text and no counts."""
+    """Yields each word as often as it was counted, separated by spaces: the trainer takes text and no counts."""
     for word, count in word_counts.items():
-        words_in_sequence = max(_CHARACTERS_IN_SEQUENCE // len(word), 1)
+        words_in_sequence = max(_CHARACTERS_PER_SEQUENCE // len(word), 1)
         for begin in range(0, count, words_in_sequence):
             yield (word + " ") * min(words_in_sequence, count - begin)

@@ -1,29 +1,26 @@
-"""Segments that are too long for the model, as overlapping windows."""
+"""Splitting of sequences that are too long for the model into overlapping windows.
+
+Source: the document spans of `convert_examples_to_features` in google-research/bert `run_squad.py`.
+"""
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from keras_bert.text.pack import ADDED_TO_ONE_SEGMENT, ADDED_TO_TWO_SEGMENTS, row_lengths, truncated_lengths
+
 # Added to a window's length in `_check_is_max_context` of google-research/bert run_squad.py: of two windows that give
 # a token the same context, the longer one is better.
-_WEIGHT_OF_LENGTH = 0.01
+_LENGTH_WEIGHT = 0.01
 
 
 def split_into_windows(
     segment: tf.RaggedTensor, window_length: tf.Tensor | int, stride: tf.Tensor | int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Cuts each row into windows that overlap and together cover it.
+    """Splits each row into overlapping windows that cover it; a row that fits, even if empty, is one window.
 
-    Source: the document spans of `convert_examples_to_features` in google-research/bert `run_squad.py`: each window
-    begins `stride` tokens after the one before, and the last one ends with the row. A row that fits is one window, an
-    empty row too.
-
-    Args:
-        segment: ragged ids [rows, (tokens)].
-        window_length: int, or int32 tensor [rows]: most tokens in a window, at least 1.
-        stride: int, or int32 tensor [rows]: tokens from one window's beginning to the next one's, at least 1 and at
-            most `window_length`, or tokens would be left out.
-
-    Returns:
-        A pair: ragged ids [windows, (tokens)], and int32 [windows], the row that each window is of, ascending.
+    `window_length` and `stride` (at most `window_length`) are ints or int32 tensors `[rows]`. Returns ragged ids
+    `[windows, (tokens)]` and int32 `[windows]`, ascending: the row of each window.
 
     Example:
 
@@ -31,15 +28,15 @@ def split_into_windows(
     >>> windows.to_list(), rows.numpy().tolist()
     ([[1, 2, 3], [3, 4, 5], [6]], [0, 0, 1])
     """
-    lengths = tf.cast(segment.row_lengths(), tf.int32)
+    lengths = row_lengths(segment)
     window_length = tf.broadcast_to(window_length, tf.shape(lengths))
     stride = tf.broadcast_to(stride, tf.shape(lengths))
     beyond_first = tf.maximum(lengths - window_length, 0)
-    number = 1 + (beyond_first + stride - 1) // stride  # [rows], windows of each
+    num_windows = 1 + (beyond_first + stride - 1) // stride  # [rows]
 
-    rows = tf.repeat(tf.range(tf.size(lengths)), number)  # [windows]
-    within_row = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(number, exclusive=True), rows)
-    begin = within_row * tf.gather(stride, rows)
+    rows = tf.repeat(tf.range(tf.size(lengths)), num_windows)  # [windows]
+    index_in_row = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(num_windows, exclusive=True), rows)
+    begin = index_in_row * tf.gather(stride, rows)
     kept = tf.minimum(tf.gather(window_length, rows), tf.gather(lengths, rows) - begin)
     first = tf.gather(tf.cast(segment.row_starts(), tf.int32), rows) + begin
     positions = tf.ragged.range(first, first + kept)  # [windows, (tokens)]
@@ -47,57 +44,105 @@ def split_into_windows(
 
 
 def first_tokens_of_windows(rows: tf.Tensor, stride: tf.Tensor | int) -> tf.Tensor:
-    """Where in its row each window of `split_into_windows` begins.
-
-    Source: the document spans of `convert_examples_to_features` in google-research/bert `run_squad.py`.
-
-    Args:
-        rows: int32 tensor [windows], ascending from 0, the row of each; every row has windows.
-        stride: int, or int32 tensor [rows], as `split_into_windows` was given it.
-
-    Returns:
-        int32 tensor [windows], the number of the window's first token in its row, from 0.
-
-    Example:
+    """Computes the index in its row of the first token of each window of `split_into_windows`, int32 `[windows]`.
 
     >>> first_tokens_of_windows(tf.constant([0, 0, 0, 1]), stride=2).numpy().tolist()
     [0, 2, 4, 0]
     """
-    number = tf.reduce_max(tf.concat([rows + 1, [0]], axis=0))
-    first_of_row = tf.gather(tf.math.unsorted_segment_min(tf.range(tf.size(rows)), rows, number), rows)
-    return (tf.range(tf.size(rows)) - first_of_row) * tf.gather(tf.broadcast_to(stride, [number]), rows)
+    num_rows = tf.reduce_max(tf.concat([rows + 1, [0]], axis=0))
+    first_of_row = tf.gather(tf.math.unsorted_segment_min(tf.range(tf.size(rows)), rows, num_rows), rows)
+    return (tf.range(tf.size(rows)) - first_of_row) * tf.gather(tf.broadcast_to(stride, [num_rows]), rows)
 
 
 def has_max_context(windows: tf.RaggedTensor, first_tokens: tf.Tensor) -> tf.RaggedTensor:
-    """Whether no other window has more around a token; that is so in exactly one window for each token.
+    """Marks each token in the one window that gives it the most context, bool `[windows, (tokens)]`.
 
-    Source: `_check_is_max_context` of google-research/bert `run_squad.py`.
-
-    Args:
-        windows: `RaggedTensor` [windows, (tokens)].
-        first_tokens: int32 tensor [windows], the number of each window's first token among those of all rows, so that a
-            token has the same number in all windows that hold it.
-
-    Returns:
-        bool `RaggedTensor` [windows, (tokens)].
-
-    Example:
+    `first_tokens` is the index of each window's first token among the tokens of all rows, so that a token has the same
+    index in all windows that contain it. Source: `_check_is_max_context` of google-research/bert `run_squad.py`.
 
     >>> has_max_context(tf.ragged.constant([[1, 2, 3], [3, 4, 5]]), tf.constant([0, 2])).to_list()
     [[True, True, True], [False, True, True]]
     """
-    lengths = tf.cast(windows.row_lengths(), tf.int32)
+    lengths = row_lengths(windows)
     window = tf.cast(windows.value_rowids(), tf.int32)
     before = tf.ragged.range(lengths).values
     length = tf.gather(lengths, window)
-    # In float64, as the original's numbers are, since a difference in rounding would decide between equals.
+    # In float64 as in the original, because rounding decides between equal scores.
     score = tf.cast(tf.minimum(before, length - 1 - before), tf.float64)
-    score += _WEIGHT_OF_LENGTH * tf.cast(length, tf.float64)
+    score += _LENGTH_WEIGHT * tf.cast(length, tf.float64)
 
     token = tf.gather(first_tokens, window) + before
-    number = tf.reduce_max(tf.concat([token, [0]], axis=0)) + 1
-    best = tf.math.unsorted_segment_max(score, token, number)
-    # Of equals the first window: the others are put behind all.
-    is_best = tf.equal(score, tf.gather(best, token))
-    first_best = tf.math.unsorted_segment_min(tf.where(is_best, window, tf.size(lengths)), token, number)
+    num_tokens = tf.reduce_max(tf.concat([token, [0]], axis=0)) + 1
+    is_best = tf.equal(score, tf.gather(tf.math.unsorted_segment_max(score, token, num_tokens), token))
+    # On a tie the first window wins.
+    first_best = tf.math.unsorted_segment_min(tf.where(is_best, window, tf.size(lengths)), token, num_tokens)
     return windows.with_values(tf.equal(window, tf.gather(first_best, token)))
+
+
+def split_pairs_into_windows(
+    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
+    """Splits segments into windows that `pack` does not truncate.
+
+    Of a pair, b is split and a is repeated before each of its windows; an a that leaves b less than half of the room is
+    truncated first, as `pack` would. `stride` is the number of tokens between the beginnings of windows, at most a
+    whole window; None is half a window. Returns the segments of the windows and the row of each window, ascending.
+
+    Example:
+        >>> a, _, rows = split_pairs_into_windows(tf.ragged.constant([[5, 6, 7, 8, 9]]), None, 6, stride=2)
+        >>> a.to_list(), rows.numpy().tolist()
+        ([[5, 6, 7, 8], [7, 8, 9]], [0, 0])
+    """
+    if segment_b is None:
+        window_length = tf.maximum(sequence_length - ADDED_TO_ONE_SEGMENT, 1)
+        windows, rows = split_into_windows(segment_a, window_length, _limit_stride(window_length, stride))
+        return windows, None, rows
+    kept_a, kept_b = truncated_lengths(row_lengths(segment_a), row_lengths(segment_b), sequence_length)
+    first = tf.cast(segment_a.row_starts(), tf.int32)
+    kept = tf.ragged.range(first, first + kept_a)  # [batch, (tokens)], indices of the flat values
+    segment_a = kept.with_values(tf.gather(segment_a.values, kept.values))
+    # If b is truncated at all, the part kept fills the room; if not, it is its own only window.
+    window_length = tf.maximum(kept_b, 1)
+    windows, rows = split_into_windows(segment_b, window_length, _limit_stride(window_length, stride))
+    return tf.gather(segment_a, rows), windows, rows
+
+
+def _limit_stride(window_length: tf.Tensor, stride: int | None) -> tf.Tensor:
+    return tf.maximum(window_length // 2, 1) if stride is None else tf.minimum(window_length, stride)
+
+
+class QuestionWindows(NamedTuple):
+    """Questions, each with one window of its context, from `split_questions`."""
+
+    questions: tf.RaggedTensor  # integer [windows, (tokens)]: the truncated question of each window
+    contexts: tf.RaggedTensor  # integer [windows, (tokens)]: the window
+    rows: tf.Tensor  # int32 [windows], ascending: the question of each window
+    first_tokens: tf.Tensor  # int32 [windows]: index of the window's first token in its context
+    is_max_context: tf.RaggedTensor  # bool [windows, (tokens)]: True in exactly one window for each token
+
+
+def split_questions(
+    questions: tf.RaggedTensor,
+    contexts: tf.RaggedTensor,
+    sequence_length: int,
+    stride: int,
+    max_query_length: int,
+) -> QuestionWindows:
+    """Splits contexts into overlapping windows, so that each fits into a row together with its question.
+
+    Questions are truncated to `max_query_length` tokens. The stride is at most a whole window.
+
+    Differs from BERT: an empty context is one empty window; the original has none and then no answer to the question.
+
+    Example:
+        >>> windows = split_questions(tf.ragged.constant([[7, 8]]), tf.ragged.constant([[1, 2, 3, 4]]), 8, 2, 2)
+        >>> windows.contexts.to_list(), windows.is_max_context.to_list()
+        ([[1, 2, 3], [3, 4]], [[True, True, True], [False, True]])
+    """
+    questions = questions[:, :max_query_length]
+    room = sequence_length - ADDED_TO_TWO_SEGMENTS - row_lengths(questions)
+    stride = tf.minimum(stride, room)
+    windows, rows = split_into_windows(contexts, room, stride)
+    first_tokens = first_tokens_of_windows(rows, stride)
+    is_max_context = has_max_context(windows, first_tokens + tf.cast(tf.gather(contexts.row_starts(), rows), tf.int32))
+    return QuestionWindows(tf.gather(questions, rows), windows, rows, first_tokens, is_max_context)

@@ -8,7 +8,7 @@ import pytest
 from keras_bert.metrics.correlation import pearson_correlation, regression_report, spearman_correlation
 
 
-def test_the_functions_equal_the_reference(shared):
+def test_scores_equal_the_golden_ones(shared):
     cases = json.loads((shared / "golden" / "metrics" / "correlation.json").read_text())["cases"]
     for case in cases:
         tolerance = 1e-6 if case["name"].startswith("float32") else 1e-9
@@ -18,7 +18,7 @@ def test_the_functions_equal_the_reference(shared):
             assert found == pytest.approx(expected, abs=tolerance, nan_ok=True), (case["name"], key)
 
 
-def test_constant_values_have_no_correlation_and_no_warning():
+def test_constant_values_give_nan_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isnan(pearson_correlation([1.0, 2.0], [3.0, 3.0]))
@@ -38,7 +38,7 @@ def test_narrow_types_are_computed_in_float64(dtype):
         assert np.isnan(pearson_correlation([0, 1, 2, 3], predictions))
 
 
-def test_the_report():
+def test_report():
     report = regression_report([1.0, 2.0, 3.0, 4.0], [[1.5], [2.0], [2.0], [5.0]])
     assert report == {
         "examples": 4,
@@ -50,7 +50,7 @@ def test_the_report():
     assert json.loads(json.dumps(report, allow_nan=False)) == report
 
 
-def test_the_report_of_constant_predictions_is_fit_for_json():
+def test_report_of_constant_predictions_has_none():
     report = regression_report([1.0, 2.0], [1.0, 1.0])
     assert report["pearson_correlation"] is None
     assert json.loads(json.dumps(report, allow_nan=False)) == report
@@ -65,6 +65,6 @@ def test_the_report_of_constant_predictions_is_fit_for_json():
         (["a", "b"], [1.0, 2.0], "labels must be numbers"),
     ],
 )
-def test_what_cannot_be_correlated_is_refused(labels, predictions, message):
+def test_invalid_values_are_refused(labels, predictions, message):
     with pytest.raises(ValueError, match=message):
         pearson_correlation(labels, predictions)

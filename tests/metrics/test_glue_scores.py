@@ -5,21 +5,15 @@ from keras_bert.metrics.correlation import pearson_correlation, spearman_correla
 from keras_bert.metrics.glue_scores import METRICS, glue_metrics
 
 
-def test_scores_by_name_in_the_order_asked_for():
+def test_scores_by_name_in_the_requested_order():
     labels, predictions = [0, 1, 1, 0, 1], [0, 1, 0, 1, 1]
     found = glue_metrics(["f1", "accuracy"], labels, predictions)
     assert list(found.items()) == [("f1", f1(labels, predictions)), ("accuracy", accuracy(labels, predictions))]
-
-
-def test_correlations():
     values = ([0.0, 2.5, 5.0, 1.0], [0.5, 2.0, 3.0, 2.5])
     assert glue_metrics(["pearson_correlation", "spearman_correlation"], *values) == {
         "pearson_correlation": pearson_correlation(*values),
         "spearman_correlation": spearman_correlation(*values),
     }
-
-
-def test_every_function_goes_by_its_own_name():
     assert all(function.__name__ == name for name, function in METRICS.items())
 
 

@@ -23,8 +23,8 @@ from tests.toys import toy_classifier, toy_reviews
 AVERAGES = ["macro", "micro", "weighted"]
 
 
-def feed(metric, *columns, batch_size=7):
-    """The result after batches of which the last is shorter."""
+def feed(metric, *columns, batch_size=13):
+    """Returns the result of batches, of which the last may be shorter."""
     metric.reset_state()
     for start in range(0, len(columns[0]), batch_size):
         metric.update_state(*(column[start : start + batch_size] for column in columns))
@@ -47,7 +47,7 @@ def golden(shared):
     return read
 
 
-def test_class_scores_equal_the_reference(golden):
+def test_class_scores_equal_the_golden_ones(golden):
     for case in golden("classification"):
         number, labels = case["num_classes"], np.array(case["labels"])
         logits = 3 * np.eye(number, dtype="float32")[case["predictions"]] - 1
@@ -59,7 +59,7 @@ def test_class_scores_equal_the_reference(golden):
             assert feed(F1Score(), labels, logits) == pytest.approx(case["f1"], abs=1e-9)
 
 
-def test_correlations_equal_the_reference(golden):
+def test_correlations_equal_the_golden_ones(golden):
     for case in golden("correlation"):
         x, y = np.array(case["x"]), np.array(case["y"])
         tolerance = 1e-6 if case["name"].startswith("float32") else 1e-9
@@ -69,7 +69,7 @@ def test_correlations_equal_the_reference(golden):
 
 
 @pytest.mark.parametrize("num_classes", [2, 5])
-def test_class_scores_honour_weights(num_classes):
+def test_class_scores_use_weights(num_classes):
     labels, logits = random_classes(100, num_classes)
     weights = np.random.default_rng(1).uniform(0, 3, 100)
     weights[::5] = 0
@@ -83,7 +83,7 @@ def test_class_scores_honour_weights(num_classes):
         )
 
 
-def test_fractional_weights_leave_an_undefined_score_at_0():
+def test_undefined_score_is_0_with_fractional_weights():
     labels, weights = np.array([0, 1, 2, 0, 1, 2]), np.array([0.1, 0.2, 0.3, 0.7, 1.1, 0.013])
     logits = np.tile(np.float32([1, 0, 0]), [6, 1])
     assert feed(MatthewsCorrelation(3), labels, logits, weights, batch_size=2) == 0.0
@@ -92,7 +92,7 @@ def test_fractional_weights_leave_an_undefined_score_at_0():
 
 @pytest.mark.parametrize("average", AVERAGES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_f1_of_several_labels_at_once(average, weighted):
+def test_multi_label_f1(average, weighted):
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, [60, 4]).astype("float32")
     logits = random.standard_normal([60, 4]).astype("float32") + labels
@@ -103,57 +103,53 @@ def test_f1_of_several_labels_at_once(average, weighted):
     assert feed(F1Score(4, average, multi_label=True), *columns) == pytest.approx(expected, abs=1e-12)
 
 
-def test_an_unknown_label_does_not_go_unnoticed():
+def test_unknown_label_gives_nan():
     logits = np.eye(2, dtype="float32")
     for label in (-1, 2):
         assert np.isnan(feed(MatthewsCorrelation(2), np.array([0, label]), logits))
         assert np.isnan(feed(F1Score(), np.array([0, label]), logits))
 
 
-def slow_weighted_pearson(x, y, weights):
-    covariance = np.cov(x, y, aweights=weights)
-    return covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
-
-
-def test_pearson_honours_weights():
+def test_pearson_uses_weights():
     random = np.random.default_rng(0)
     x = random.standard_normal(50)
     y = x + random.standard_normal(50)
     weights = random.uniform(0, 2, 50)
     weights[:10] = 0  # a whole batch without weight
-    expected = slow_weighted_pearson(x, y, weights)
+    covariance = np.cov(x, y, aweights=weights)
+    expected = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
     assert feed(PearsonCorrelation(), x, y, weights) == pytest.approx(expected, abs=1e-12)
     doubled = np.repeat(np.arange(50), np.arange(50) % 3)
     found = feed(PearsonCorrelation(), x, y, np.arange(50) % 3)
     assert found == pytest.approx(pearsonr(x[doubled], y[doubled]).statistic, abs=1e-12)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4, 1e7])
-def test_pearson_of_large_values_with_a_small_spread(offset):
+def test_pearson_of_large_values_with_a_small_spread():
+    offset = 1e7
     random = np.random.default_rng(0)
-    x = (offset + 3 * random.standard_normal(10_000)).astype("float32")
-    y = (0.5 * (x - np.float32(offset)) + random.standard_normal(10_000) - offset).astype("float32")
+    x = (offset + 3 * random.standard_normal(5_000)).astype("float32")
+    y = (0.5 * (x - np.float32(offset)) + random.standard_normal(5_000) - offset).astype("float32")
     expected = pearsonr(x.astype("float64"), y.astype("float64")).statistic
     assert feed(PearsonCorrelation(), x, y, batch_size=33) == pytest.approx(expected, abs=1e-11)
 
 
 @pytest.mark.parametrize("metric", [PearsonCorrelation, SpearmanCorrelation])
-def test_undefined_correlations(metric):
+def test_undefined_correlations_are_nan(metric):
     changing = np.arange(9.0)
     assert np.isnan(float(metric().result()))
     assert np.isnan(feed(metric(), [1.0], [2.0]))
-    # A tenth is no binary fraction: the mean of nine of them is not one of them.
+    # 0.1 is not a binary fraction: the mean of nine values of 0.1 is not exactly 0.1.
     assert np.isnan(feed(metric(), changing, np.full(9, 0.1), batch_size=2))
     assert np.isnan(feed(metric(), np.full(9, 0.1, "float32"), changing, batch_size=2))
     assert np.isnan(feed(metric(), changing, np.where(changing == 4, np.nan, changing), batch_size=2))
 
 
-def test_a_value_without_weight_does_not_make_constant_values_differ():
+def test_pearson_ignores_values_without_weight():
     found = feed(PearsonCorrelation(), np.arange(4.0), np.array([0.1, 0.1, 0.1, 7.0]), np.array([1.0, 1.0, 1.0, 0.0]))
     assert np.isnan(found)
 
 
-def test_spearman_of_many_ties_in_many_batches():
+def test_spearman_of_many_ties():
     random = np.random.default_rng(0)
     x = random.integers(0, 25, 5000) / 5
     y = np.round(x + random.standard_normal(5000), 1).astype("float32")
@@ -161,7 +157,7 @@ def test_spearman_of_many_ties_in_many_batches():
 
 
 def test_spearman_refuses_weights():
-    with pytest.raises(ValueError, match=r"ranks have no weights.*not of weighted_metrics"):
+    with pytest.raises(ValueError, match=r"ranks have no weights.*not in weighted_metrics"):
         SpearmanCorrelation().update_state([1.0, 2.0], [1.0, 2.0], sample_weight=[1.0, 1.0])
 
 
@@ -173,7 +169,7 @@ def test_spearman_refuses_xla():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_the_others_run_in_a_graph(jit_compile):
+def test_other_metrics_run_in_a_graph(jit_compile):
     labels, logits = random_classes(40, 2)
     values = logits[:, 1]
     metrics = [MatthewsCorrelation(2), F1Score(), F1Score(2, "macro")]
@@ -198,55 +194,37 @@ def test_scores_of_fit_are_those_of_all_predictions():
     texts, labels = toy_reviews(45)
     held_out = toy_reviews(23, seed=1)
     classifier = toy_classifier()
-    classifier.compile(
-        keras_bert.BertAdamW(3e-3), metrics=["accuracy", MatthewsCorrelation(2), F1Score(), F1Score(2, "macro")]
-    )
-    history = classifier.fit(texts, labels, batch_size=10, epochs=3, verbose=0, validation_data=held_out).history
+    classifier.compile(keras_bert.BertAdamW(3e-3), metrics=["accuracy", MatthewsCorrelation(2), F1Score(2, "macro")])
+    history = classifier.fit(texts, labels, batch_size=10, epochs=2, verbose=0, validation_data=held_out).history
     true = classifier.encode_labels(held_out[1])
     predictions = classifier.predict(held_out[0], verbose=0).argmax(1)
     assert history["val_matthews_correlation"][-1] == pytest.approx(matthews_corrcoef(true, predictions), abs=1e-12)
-    assert history["val_f1"][-1] == pytest.approx(f1_score(true, predictions), abs=1e-12)
     macro = f1_score(true, predictions, average="macro")
     assert history["val_macro_f1"][-1] == pytest.approx(macro, abs=1e-12)
     evaluation = classifier.evaluate(*held_out, batch_size=10, verbose=0, return_dict=True)
     assert evaluation["macro_f1"] == pytest.approx(macro, abs=1e-12)
-    assert len(set(history["matthews_correlation"])) > 1  # it learns, and every epoch starts anew
+    assert len(set(history["matthews_correlation"])) > 1  # reset after every epoch
 
 
-def test_correlations_of_fit_are_those_of_all_predictions():
+def test_correlations_of_evaluate_are_those_of_all_predictions(tmp_path):
     texts, _ = toy_reviews(45)
     values = np.array([len(text.split()) / 2 for text in texts])
     regression = toy_classifier(labels=None, problem_type="regression")
     regression.compile(keras_bert.BertAdamW(3e-3), metrics=[PearsonCorrelation(), SpearmanCorrelation()])
-    history = regression.fit(
-        texts, values, batch_size=10, epochs=2, verbose=0, validation_data=(texts[:23], values[:23])
-    ).history
-    predicted = regression.predict(texts[:23], verbose=0)[:, 0].astype("float64")
-    expected = pearsonr(values[:23], predicted).statistic
-    assert history["val_pearson_correlation"][-1] == pytest.approx(expected, abs=1e-5)
-    assert history["val_spearman_correlation"][-1] == pytest.approx(
-        spearmanr(values[:23], predicted).statistic, abs=0.02
-    )
+    regression.fit(texts, values, batch_size=10, verbose=0)
     evaluation = regression.evaluate(texts, values, batch_size=10, verbose=0, return_dict=True)
-    assert evaluation["pearson_correlation"] == pytest.approx(
-        pearsonr(values, regression.predict(texts, verbose=0)[:, 0].astype("float64")).statistic, abs=1e-5
-    )
+    predicted = regression.predict(texts, verbose=0)[:, 0].astype("float64")
+    assert evaluation["pearson_correlation"] == pytest.approx(pearsonr(values, predicted).statistic, abs=1e-5)
+    # Rounding may swap the ranks of nearly equal predictions.
+    assert evaluation["spearman_correlation"] == pytest.approx(spearmanr(values, predicted).statistic, abs=0.02)
+
+    regression.save(tmp_path / "regression.keras")
+    loaded = keras.saving.load_model(tmp_path / "regression.keras")
+    again = loaded.evaluate(texts, values, batch_size=10, verbose=0, return_dict=True)
+    assert again == pytest.approx(evaluation, abs=1e-6)
 
 
-def test_several_labels_at_once_in_fit():
-    texts, names = toy_reviews(24)
-    labels = [[name] if name == "positive" else ["negative", "long"] for name in names]
-    classifier = toy_classifier(labels=("negative", "positive", "long"), problem_type="multi_label_classification")
-    classifier.compile(keras_bert.BertAdamW(3e-3), metrics=[F1Score(3, "micro", multi_label=True)])
-    classifier.fit(texts, labels, batch_size=10, epochs=1, verbose=0)
-    evaluation = classifier.evaluate(texts, labels, batch_size=10, verbose=0, return_dict=True)
-    predicted = classifier.predict(texts, verbose=0) >= 0
-    assert evaluation["micro_f1"] == pytest.approx(
-        f1_score(classifier.encode_labels(labels), predicted, average="micro")
-    )
-
-
-def test_weights_reach_weighted_metrics():
+def test_weighted_metrics_get_the_weights():
     texts, labels = toy_reviews(20)
     weights = np.random.default_rng(0).uniform(0, 2, 20)
     classifier = toy_classifier()
@@ -254,7 +232,7 @@ def test_weights_reach_weighted_metrics():
     found = classifier.evaluate(texts, labels, batch_size=8, sample_weight=weights, verbose=0, return_dict=True)
     predictions = classifier.predict(texts, verbose=0).argmax(1)
     expected = f1_score(classifier.encode_labels(labels), predictions, sample_weight=weights)
-    assert found["f1"] == pytest.approx(expected, abs=1e-6)  # Keras makes the weights float32
+    assert found["f1"] == pytest.approx(expected, abs=1e-6)  # Keras converts the weights to float32
 
 
 @pytest.mark.parametrize(
@@ -266,22 +244,10 @@ def test_weights_reach_weighted_metrics():
         SpearmanCorrelation(name="rank"),
     ],
 )
-def test_a_metric_comes_back_from_its_configuration(metric):
+def test_config_round_trip(metric):
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert type(copy) is type(metric)
     assert copy.get_config() == metric.get_config()
-
-
-def test_a_saved_model_keeps_its_metrics(tmp_path):
-    texts, _ = toy_reviews(9)
-    values = np.arange(9.0)
-    regression = toy_classifier(labels=None, problem_type="regression")
-    regression.compile(keras_bert.BertAdamW(1e-3), metrics=[PearsonCorrelation(), SpearmanCorrelation()])
-    regression.fit(texts, values, verbose=0)
-    regression.save(tmp_path / "regression.keras")
-    loaded = keras.saving.load_model(tmp_path / "regression.keras")
-    expected = regression.evaluate(texts, values, verbose=0, return_dict=True)
-    assert loaded.evaluate(texts, values, verbose=0, return_dict=True) == pytest.approx(expected)
 
 
 def test_names_in_logs():
@@ -304,7 +270,7 @@ def test_names_in_logs():
         (SpearmanCorrelation(), [[0.0]], [[1.0, 0.0]], "regression with one output"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(metric, labels, outputs, message):
+def test_invalid_shapes_are_refused(metric, labels, outputs, message):
     with pytest.raises(ValueError, match=message):
         metric.update_state(np.array(labels), np.array(outputs))
 
@@ -314,10 +280,10 @@ def test_shapes_that_do_not_fit_are_refused(metric, labels, outputs, message):
     [
         (lambda: F1Score(3), 'average="binary" is the F1 of class 1 of two'),
         (lambda: F1Score(2, "samples"), "unknown average 'samples'; allowed are"),
-        (lambda: MatthewsCorrelation(1), "num_classes must be a whole number of at least 2; got 1"),
+        (lambda: MatthewsCorrelation(1), "num_classes must be an int of at least 2; got 1"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(make, message):
+def test_invalid_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -328,12 +294,12 @@ def test_two_replicas_score_as_one_device():
     run = run_forked(program, cwd=Path(__file__).parents[2])
     assert run.returncode == 0, run.stderr[-3000:]
     found = json.loads(run.stdout.splitlines()[-1])
-    assert found["two"] == pytest.approx(found["one"], abs=1e-5)
-    assert found["direct, two"] == pytest.approx(found["direct, one"], abs=1e-12)
-    assert {"classifier val_f1", "regression val_spearman_correlation"} <= set(found["one"])
+    for one, two, tolerance in zip(found["one"], found["two"], (1e-5, 1e-12), strict=True):
+        assert two == pytest.approx(one, abs=tolerance)
+        assert {"f1", "spearman_correlation"} <= set(one)
 
 
-def test_tokens_without_label_do_not_count():
+def test_token_accuracy_ignores_tokens_without_a_label():
     random = np.random.default_rng(0)
     labels, logits = random.integers(-1, 3, [20, 6]), random.standard_normal([20, 6, 3]).astype("float32")
     weights = random.integers(0, 3, 20)

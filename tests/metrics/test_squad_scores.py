@@ -5,7 +5,7 @@ import pytest
 
 from keras_bert.metrics.squad_scores import normalize_answer, score_answer, score_answers, squad_metrics
 
-TOLERANCE = 1e-8  # of shares; the expected values are per cent
+TOLERANCE = 1e-8  # of fractions; the expected values are percentages
 
 OFFICIAL_NAMES = {
     "exact_match": "exact",
@@ -35,12 +35,12 @@ def read(path):
 
 def assert_official(metrics, expected, names):
     for ours, theirs in names.items():
-        is_share = not ours.endswith(("total", "threshold"))
-        assert metrics[ours] == pytest.approx(expected[theirs] / (100 if is_share else 1), abs=TOLERANCE), ours
+        is_fraction = not ours.endswith(("total", "threshold"))
+        assert metrics[ours] == pytest.approx(expected[theirs] / (100 if is_fraction else 1), abs=TOLERANCE), ours
 
 
 @pytest.mark.parametrize("system", ["v1.1_r-net+", "v1.1_Match-LSTM_with_Ans-Ptr", "v2.0_nlnet"])
-def test_every_question_is_scored_as_by_the_official_script(folder, system):
+def test_scores_of_every_question_equal_the_official_ones(folder, system):
     version = system[1:4]
     scores = score_answers(
         read(folder / f"{system}.json"), read(folder / f"answers_v{version}.json.gz"), version=version
@@ -52,14 +52,14 @@ def test_every_question_is_scored_as_by_the_official_script(folder, system):
 
 
 @pytest.mark.parametrize("system", ["r-net+", "Match-LSTM_with_Ans-Ptr"])
-def test_the_scores_of_version_1_equal_the_official_ones(folder, system):
+def test_scores_of_version_1_equal_the_official_ones(folder, system):
     metrics = squad_metrics(read(folder / f"v1.1_{system}.json"), read(folder / "answers_v1.1.json.gz"))
     expected = read(folder / "expected.json")[f"v1.1_{system}.json"]
     assert_official(metrics, expected, {name: name for name in ("exact_match", "f1", "total")})
     assert metrics["missing"] == 0
 
 
-def test_the_scores_of_version_2_equal_the_official_ones(folder):
+def test_scores_of_version_2_equal_the_official_ones(folder):
     metrics = squad_metrics(read(folder / "v2.0_nlnet.json"), read(folder / "answers_v2.0.json.gz"), "2.0")
     names = {ours: theirs for ours, theirs in OFFICIAL_NAMES.items() if not ours.startswith("best")}
     assert_official(metrics, read(folder / "expected.json")["v2.0_nlnet.json"], names)
@@ -78,14 +78,14 @@ def test_thresholds_equal_the_official_ones(folder, threshold):
     assert_official(metrics, expected, OFFICIAL_NAMES)
 
 
-def test_a_question_without_prediction_is_wrong_and_counted():
+def test_question_without_a_prediction_is_wrong_and_counted():
     metrics = squad_metrics({"q1": "Paris"}, {"q1": ["Paris"], "q2": [], "q3": ["a"]}, "2.0")
     assert metrics["missing"] == 2
     assert metrics["exact_match"] == pytest.approx(1 / 3)
     assert metrics["no_answer_f1"] == 0
 
 
-def test_only_the_parts_that_exist_are_reported():
+def test_reports_only_groups_with_questions():
     metrics = squad_metrics({"q1": ""}, {"q1": []}, "2.0")
     assert metrics["no_answer_exact_match"] == 1
     assert "has_answer_exact_match" not in metrics
@@ -99,7 +99,7 @@ def test_answers_are_normalized(text, expected):
     assert normalize_answer(text) == expected
 
 
-def test_nothing_equals_nothing_in_version_2_only():
+def test_empty_answers_are_equal_in_version_2_only():
     assert score_answer("the", ["a"]) == (1.0, 0.0)
     assert score_answer("the", ["a"], "2.0") == (1.0, 1.0)
     assert score_answer("the", ["an", "cat"], "2.0") == (0.0, 0.0)
@@ -111,11 +111,11 @@ def test_nothing_equals_nothing_in_version_2_only():
         ({"answers": {}}, "no questions"),
         ({"version": "3.0"}, "version must be one of"),
         ({"answers": {"q1": []}}, "use version 2.0"),
-        ({"null_odds": {"q1": 0.0}}, "for version 2.0"),
+        ({"null_odds": {"q1": 0.0}}, "apply to version 2.0"),
         ({"null_threshold": 0.0}, "needs null_odds"),
-        ({"null_odds": {"q2": 0.0}, "version": "2.0"}, "1 have none, 'q1' first"),
+        ({"null_odds": {"q2": 0.0}, "version": "2.0"}, "1 are missing, the first is 'q1'"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         squad_metrics(**{"predictions": {"q1": "Paris"}, "answers": {"q1": ["Paris"]}, **arguments})

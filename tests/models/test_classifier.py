@@ -6,7 +6,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
-from tests.reference.windows import windows_of
+from tests.reference.windows import split_into_windows
 from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
@@ -333,7 +333,7 @@ def test_windows_average_the_logits_of_each_text():
     whole = toy_classifier(preprocessor=toy_preprocessor(sequence_length=16))
     for text, logits in zip(LONG_TEXTS, averaged, strict=True):
         words = text.split()
-        windows = [" ".join(window) for window in windows_of(words, window_length=14, stride=5)]
+        windows = [" ".join(window) for window in split_into_windows(words, window_length=14, stride=5)]
         np.testing.assert_allclose(whole.predict(windows, verbose=0).mean(axis=0), logits, atol=1e-6)
 
 

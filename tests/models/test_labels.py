@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from keras_bert.models.labels import (
@@ -22,7 +23,10 @@ NAMES = ["a", "b", "c"]
         (np.array([2.0, 0.0]), SINGLE_LABEL, [2, 0]),
         ([True, False], SINGLE_LABEL, [1, 0]),
         ([["c", "a"], []], MULTI_LABEL, [[1, 0, 1], [0, 0, 0]]),
+        (pd.Series(["c", "a"]), SINGLE_LABEL, [2, 0]),
         ([["c"], ["a"]], MULTI_LABEL, [[0, 0, 1], [1, 0, 0]]),
+        (pd.Series([["c"], []]), MULTI_LABEL, [[0, 0, 1], [0, 0, 0]]),
+        (pd.DataFrame({"a": [0], "b": [1], "c": [0]}), MULTI_LABEL, [[0, 1, 0]]),
         (np.array([[0, 1, 0]]), MULTI_LABEL, [[0, 1, 0]]),
         ([[1.5, 2.0, -3.0]], REGRESSION, [[1.5, 2.0, -3.0]]),
     ],

@@ -1,20 +1,15 @@
-"""The spans of windows that may answer a question, found one by one."""
+"""Answer spans of windows, found one by one."""
 
 
-def spans_of(windows, n_best, max_answer_length):
-    """The spans of one question's windows, the best first.
+def find_answer_spans(windows, n_best, max_answer_length):
+    """Sorts the spans of one question's windows, best first, as google-research/bert's run_squad.py does.
 
-    Args:
-        windows: list of (start logits, end logits, may start, may end), lists of one length.
-        n_best: int, the starts and ends of a window that are looked at.
-        max_answer_length: int.
-
-    Returns:
-        list of (window, start, end, start logit, end logit), as google-research/bert's run_squad.py has them.
+    `windows` are tuples (start logits, end logits, may start, may end) of lists; the result has tuples (window, start,
+    end, start logit, end logit).
     """
 
     def best(logits):
-        return sorted(range(len(logits)), key=lambda place: -logits[place])[:n_best]
+        return sorted(range(len(logits)), key=lambda position: -logits[position])[:n_best]
 
     spans = [
         (number, start, end, start_logits[start], end_logits[end])

@@ -1,8 +1,8 @@
-"""Batches by length bucket, slowly: one example after another."""
+"""Batching by length bucket, one example at a time."""
 
 
 def cut_into_batches(lengths, batch_size, token_budget, bucket_step):
-    """Sizes and buckets of the batches of an epoch, as a list of lists of lengths."""
+    """Splits the lengths of an epoch's examples into batches: a list of lists of lengths."""
 
     def bucket(length):
         return -(-length // bucket_step)

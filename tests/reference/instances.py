@@ -1,12 +1,12 @@
-"""Next sentence pairs as the paper's appendix and the original program describe them, on lists of tokens."""
+"""Next-sentence pairs as in the paper's appendix and the original program, on lists of tokens."""
 
 from itertools import chain
 
 
 def pairs_of_document(documents, number, longest, rng, short_rate):
-    """(first tokens, second tokens, is random) of each instance; a document is a list of sentences, lists of tokens.
+    """Yields (first tokens, second tokens, is random) for each instance; a document is a list of lists of tokens.
 
-    Draws from `rng` what the original draws, in its order, but for masking.
+    Draws the same numbers from `rng` as the original, in its order, except for masking.
     """
     waiting = list(documents[number])
     wanted = rng.randint(2, longest) if rng.random() < short_rate else longest
@@ -26,7 +26,7 @@ def pairs_of_document(documents, number, longest, rng, short_rate):
 
 
 def take_sentences(sentences, wanted):
-    """The first sentences, as many as it takes to have the wanted number of tokens, but one at least."""
+    """Takes the first sentences until they have the wanted number of tokens, at least one."""
     taken = []
     for sentence in sentences:
         taken.append(sentence)
@@ -36,7 +36,7 @@ def take_sentences(sentences, wanted):
 
 
 def random_sentences(documents, number, wanted, rng):
-    """Tokens of sentences from some place of another document, if one is found in ten tries."""
+    """Takes sentences from a random position of another document, if one is found in ten tries."""
     for _ in range(10):
         other = rng.randint(0, len(documents) - 1)
         if other != number:
@@ -46,7 +46,7 @@ def random_sentences(documents, number, wanted, rng):
 
 
 def shorten(first, second, longest, rng):
-    """Removes tokens from the ends of the longer one, from the second if they are equally long, in place."""
+    """Removes tokens in place from the ends of the longer list, from the second on a tie."""
     while len(first) + len(second) > longest:
         longer = first if len(first) > len(second) else second
         longer.pop(0 if rng.random() < 0.5 else -1)

@@ -1,4 +1,4 @@
-"""The original's optimizer and learning rates in NumPy, slow and plain (google-research/bert `optimization.py`)."""
+"""The original's optimizer and learning rate schedule in NumPy (google-research/bert `optimization.py`)."""
 
 import numpy as np
 

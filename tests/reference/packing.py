@@ -1,8 +1,8 @@
-"""`convert_single_example` of google-research/bert's `run_classifier.py` for ready tokens, in slow, obvious Python."""
+"""`convert_single_example` of google-research/bert's `run_classifier.py` for token ids, in slow, obvious Python."""
 
 
 def truncate_pair(segment_a, segment_b, room):
-    """Takes tokens off the end of the longer list, of b on a tie, until both fit; changes the lists."""
+    """Removes tokens in place from the end of the longer list, of b on a tie, until both fit."""
     while len(segment_a) + len(segment_b) > room:
         if len(segment_a) > len(segment_b):
             segment_a.pop()
@@ -11,7 +11,7 @@ def truncate_pair(segment_a, segment_b, room):
 
 
 def pack(segment_a, segment_b, cls_id, sep_id, pad_id, sequence_length):
-    """Packs one row: a tuple of the lists token_ids, segment_ids and padding_mask."""
+    """Packs one row: lists token_ids, segment_ids and padding_mask."""
     segment_a, segment_b = list(segment_a), list(segment_b or [])
     if segment_b:
         truncate_pair(segment_a, segment_b, sequence_length - 3)

@@ -1,6 +1,6 @@
 """google-research/bert's FullTokenizer (`tokenization.py`) in slow, obvious Python, with offsets into the original.
 
-It walks through the text character by character and knows nothing of TensorFlow.
+It processes the text character by character, without TensorFlow.
 """
 
 import unicodedata
@@ -22,7 +22,7 @@ ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 
 class Character(NamedTuple):
-    """A character of a text under way, with the numbers of the first and last original character it comes from."""
+    """A character during normalization, with the indices of the first and last original character it comes from."""
 
     text: str
     first: int
@@ -31,7 +31,7 @@ class Character(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A wordpiece and where it stands in the original text; ends are exclusive."""
+    """A wordpiece and its offsets in the original text; ends are exclusive."""
 
     text: str
     start_byte: int
@@ -59,7 +59,7 @@ def decode(data):
 
 
 def clean(characters):
-    """Drops control characters and makes white space a space."""
+    """Removes control characters and replaces white space by a space."""
     kept = []
     for character in characters:
         category = unicodedata.category(character.text)
@@ -71,7 +71,7 @@ def clean(characters):
 
 
 def find_special_tokens(characters):
-    """Replaces special tokens that are spelled out by one character each."""
+    """Replaces each special token written in the text by one character."""
     result = []
     position = 0
     while position < len(characters):
@@ -102,7 +102,7 @@ def split_at_white_space(characters):
 
 
 def lower(word):
-    """Lower-cases a word as a whole, since the form of a sigma depends on its neighbours."""
+    """Lower-cases a word as a whole, because the form of a sigma depends on its neighbours."""
     lowered = "".join(character.text for character in word).lower()
     result = []
     for character in word:
@@ -114,7 +114,7 @@ def lower(word):
 
 
 def strip_accents(word):
-    """Decomposes a word, puts its marks in canonical order and drops the non-spacing ones."""
+    """Decomposes a word, sorts its marks in canonical order and removes the non-spacing ones."""
     decomposed = [
         character._replace(text=part) for character in word for part in unicodedata.normalize("NFD", character.text)
     ]
@@ -143,7 +143,7 @@ def split_at_punctuation(word):
 
 
 def wordpieces(word, vocabulary, max_characters_per_word):
-    """Cuts a word greedily into the longest entries: a list of (entry, characters it stands for)."""
+    """Splits a word greedily into the longest entries: a list of (entry, its characters)."""
     text = "".join(character.text for character in word)
     if len(text) > max_characters_per_word:
         return [("[UNK]", word)]
@@ -164,7 +164,7 @@ def wordpieces(word, vocabulary, max_characters_per_word):
 def tokenize(
     text, vocabulary, lower_case, accents_stripped=None, special_tokens_in_text=False, max_characters_per_word=200
 ):
-    """Tokenizes a text (str or bytes): a list of Token. `vocabulary` is a set or dict of entries."""
+    """Tokenizes a text (str or bytes) to a list of `Token`; `vocabulary` is a set or dict of entries."""
     accents_stripped = lower_case if accents_stripped is None else accents_stripped
     original = decode(text.encode("utf-8") if isinstance(text, str) else text)
     characters = clean([Character(character, number, number) for number, (character, _, _) in enumerate(original)])

@@ -1,4 +1,4 @@
-"""The first place where a text names an answer, looked for among all the parts of the text that are whole words."""
+"""Search for the first span of whole words in a context that equals an answer, over all spans."""
 
 import string
 import unicodedata
@@ -6,16 +6,16 @@ import unicodedata
 _ARTICLES = ("a", "an", "the")
 
 
-def place_of(context, names):
-    """The first character of the place and one past its last, or None."""
-    return _place(context, names, _words) or _place(context, names, _words_without_articles)
+def find_answer(context, names):
+    """Finds the first character of the span and one past its last, or returns None."""
+    return _find_span(context, names, _words) or _find_span(context, names, _words_without_articles)
 
 
-def _place(context, names, words_of):
+def _find_span(context, names, words_of):
     wanted = [words_of(name) for name in names if _words_without_articles(name)]
     separators = [True, *_separators(context), True]
-    starts = [place for place in range(len(context)) if separators[place] and not separators[place + 1]]
-    ends = [place for place in range(len(context) + 1) if separators[place + 1] and not separators[place]]
+    starts = [index for index in range(len(context)) if separators[index] and not separators[index + 1]]
+    ends = [index for index in range(len(context) + 1) if separators[index + 1] and not separators[index]]
     for start in starts:
         for end in reversed(ends):
             part = context[start:end]
@@ -26,10 +26,10 @@ def _place(context, names, words_of):
 
 
 def _words(text):
-    parted = "".join(
+    spaced = "".join(
         " " if separates else character for character, separates in zip(text, _separators(text), strict=True)
     )
-    return [unicodedata.normalize("NFC", word.lower()) for word in parted.split()]
+    return [unicodedata.normalize("NFC", word.lower()) for word in spaced.split()]
 
 
 def _words_without_articles(text):
@@ -37,10 +37,10 @@ def _words_without_articles(text):
 
 
 def _separators(text):
-    """Whether each character parts words: white space and punctuation do, but in numbers no point and no comma."""
+    """Checks for each character whether it separates words: white space, and punctuation except inside numbers."""
     separators = []
-    for place, character in enumerate(text):
-        in_number = character in ".," and text[:place][-1:].isdecimal() and text[place + 1 :][:1].isdecimal()
+    for index, character in enumerate(text):
+        in_number = character in ".," and text[:index][-1:].isdecimal() and text[index + 1 :][:1].isdecimal()
         is_punctuation = character in string.punctuation + "´" or unicodedata.category(character).startswith("P")
         separators.append(character.isspace() or (is_punctuation and not in_number))
     return separators

@@ -1,4 +1,4 @@
-"""The vocabularies and golden texts of the tokenizer's tests."""
+"""Vocabularies, tokenizers and golden texts for the tests of text."""
 
 import gzip
 import json
@@ -27,19 +27,19 @@ def vocabularies(shared):
 
 @pytest.fixture(scope="session")
 def tokenizers(vocabularies):
-    """A tokenizer for each of them, with the case of its checkpoint."""
+    """A tokenizer for each of them, with the case setting of its checkpoint."""
     return {name: BertTokenizer(vocabulary, name in LOWER_CASED) for name, vocabulary in vocabularies.items()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy():
-    """A lower-casing tokenizer with a handful of entries."""
+    """A lower-casing tokenizer with a few entries."""
     return BertTokenizer(TOY_VOCABULARY, lower_case=True)
 
 
 @pytest.fixture(scope="session")
 def golden_rows(shared):
-    """All golden rows of a vocabulary: dicts of text, tokens and ids."""
+    """Function that reads all golden rows of a vocabulary: dicts of text, tokens and ids."""
 
     def rows(name):
         result = []
@@ -53,7 +53,7 @@ def golden_rows(shared):
 
 @pytest.fixture(scope="session")
 def code_point_rows(shared):
-    """The rows of a file of code points: (code point, general category, tokens joined by spaces)."""
+    """Function that reads a file of code points: (code point, general category, tokens joined by spaces)."""
 
     def rows(name):
         content = gzip.decompress((shared / "golden" / "tokenizer" / f"codepoints_{name}.tsv.gz").read_bytes())

@@ -1,14 +1,14 @@
-"""Byte strings made to be hard to tokenize."""
+"""Byte strings that are hard to tokenize."""
 
 WORDS = ["the", "un", "able", "Re", "é", "naïve", "ΟΔΟΣ", "1", "-", "I", "İ"]
 CONTEXTUAL = "ΣΣσςİIß'’.·\u00ad\u0345\u0300\u034f\U0001d165\U0001d16d\u302e\u0f71\u0f72ǅK가\u1100\u1161"
 SPECIAL = [b"[CLS]", b"[MASK]", b"[mask]", b"[UNK]", b"[SEP]", b"[[PAD]]", b"[MA\xc2\xadSK]", b"[CLS"]
 LONG = "aéα一가.𐐀"
-PRIVATE_PLANES = 0xF0000  # where they begin; their 131,072 characters are alike in everything but their numbers
+PRIVATE_PLANES = 0xF0000  # the first of 131,072 private characters, which differ only in their numbers
 
 
 def fuzzed_bytes(generator, code_points):
-    """One byte string from `random.Random` and a list of assigned code points."""
+    """Makes a byte string from a `random.Random` and a list of assigned code points."""
     parts = []
     for _ in range(generator.randrange(1, 30)):
         kind = generator.random()
@@ -30,7 +30,7 @@ def fuzzed_bytes(generator, code_points):
 
 
 def invalid_bytes(generator):
-    """A short byte string rich in truncated, overlong and surrogate sequences."""
+    """Makes a short byte string with many truncated, overlong and surrogate sequences."""
     leads = [0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xF8, 0xFE, 0xFF]
     trails = [0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBB, 0xBF]
     whole = [character.encode() for character in "é€😀\ufeff\ufffd\uffff\ufdd0\U0010ffffaz \0"]
@@ -43,6 +43,6 @@ def invalid_bytes(generator):
     return b"".join(parts)
 
 
-def unlike_code_points(code_points):
-    """A list of the code points, with only a thousand of the private planes."""
+def representative_code_points(code_points):
+    """Lists the code points, with only a thousand of the private planes."""
     return [code_point for code_point in code_points if code_point < PRIVATE_PLANES + 1000]

@@ -20,10 +20,10 @@ from keras_bert.text.final_text import final_text
         ("word", "", ""),
     ],
 )
-def test_the_words_are_cut_to_the_answer(answer, words, expected):
+def test_lower_cased_answers(answer, words, expected):
     assert final_text(answer, words, lower_case=True) == expected
 
 
-def test_a_cased_tokenizer_keeps_case_and_accents():
+def test_cased_answers():
     assert final_text("Café", "«Café»", lower_case=False) == "Café"
     assert final_text("café", "«Café»", lower_case=False) == "«Café»"

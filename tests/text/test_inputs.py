@@ -1,8 +1,9 @@
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.inputs import text_tensor
+from keras_bert.text.inputs import as_text_tensor
 
 
 @pytest.mark.parametrize(
@@ -15,13 +16,16 @@ from keras_bert.text.inputs import text_tensor
         (np.array(["a", "é"]), [2]),
         (np.array(["a", b"b"], dtype=object), [2]),
         (np.array("a"), []),
+        (pd.Series(["a", "é"], index=[7, 3]), [2]),
+        (pd.Series(["a", "é"], dtype="category"), [2]),
         (tf.constant(["a"]), [1]),
         ([], [0]),
         (np.array([]), [0]),
+        (pd.Series([], dtype=object), [0]),
     ],
 )
-def test_forms_of_text(texts, shape):
-    tensor = text_tensor(texts)
+def test_accepted_forms_of_text(texts, shape):
+    tensor = as_text_tensor(texts)
     assert tensor.dtype == tf.string
     assert tensor.shape == shape
 
@@ -36,20 +40,22 @@ def test_forms_of_text(texts, shape):
         ["a", None],
         ["a", 1],
         ["a", float("nan")],
+        pd.Series(["a", None]),
+        pd.Series([1, 2]),
         {"text": "a"},
         tf.ragged.constant([["a"]]),
     ],
 )
-def test_something_other_than_text_is_refused(texts):
+def test_other_types_are_refused(texts):
     with pytest.raises(TypeError, match=r"review must be text\. Received: "):
-        text_tensor(texts, "review")
+        as_text_tensor(texts, "review")
 
 
 def test_two_dimensions_are_refused():
     with pytest.raises(ValueError, match=r"at most one dimension. Received: shape \(1, 2\)"):
-        text_tensor([["a", "b"]])
+        as_text_tensor([["a", "b"]])
 
 
 def test_half_a_surrogate_pair_is_refused():
     with pytest.raises(TypeError, match="unicode"):
-        text_tensor(["a\ud800b"])
+        as_text_tensor(["a\ud800b"])

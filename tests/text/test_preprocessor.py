@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -15,26 +16,26 @@ def golden_pairs(shared):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-def test_all_golden_pairs(tokenizers, golden_pairs):
+def test_golden_rows_one_by_one(tokenizers, golden_pairs):
     assert len(golden_pairs) == 200
     for row in golden_pairs:
         preprocessor = BertPreprocessor(tokenizers["uncased"], row["max_seq_length"], pad_to="max_length")
-        single = row["text_b"] is None
-        packed = preprocessor([row["text_a"]] if single else ([row["text_a"]], [row["text_b"]]))
-        for ours, theirs in GOLDEN_NAMES.items():
-            assert packed[ours][0].numpy().tolist() == row[theirs], row
+        is_single = row["text_b"] is None
+        packed = preprocessor([row["text_a"]] if is_single else ([row["text_a"]], [row["text_b"]]))
+        for name, golden_name in GOLDEN_NAMES.items():
+            assert packed[name][0].numpy().tolist() == row[golden_name], row
 
 
-def test_golden_pairs_in_batches(tokenizers, golden_pairs):
+def test_golden_rows_in_batches(tokenizers, golden_pairs):
     for length in {row["max_seq_length"] for row in golden_pairs}:
         rows = [row for row in golden_pairs if row["max_seq_length"] == length]
-        # An empty second text is packed like none.
+        # An empty second text is packed like a missing one.
         inputs = {name: [row[name] or "" for row in rows] for name in ("text_a", "text_b")}
         packed = BertPreprocessor(tokenizers["uncased"], length)(inputs)
         width = packed["token_ids"].shape[1]
         assert width == max(sum(row["input_mask"]) for row in rows)
-        for ours, theirs in GOLDEN_NAMES.items():
-            np.testing.assert_array_equal(packed[ours], [row[theirs][:width] for row in rows])
+        for name, golden_name in GOLDEN_NAMES.items():
+            np.testing.assert_array_equal(packed[name], [row[golden_name][:width] for row in rows])
 
 
 @pytest.mark.parametrize(
@@ -42,8 +43,11 @@ def test_golden_pairs_in_batches(tokenizers, golden_pairs):
     [
         ["play", "playing!"],
         np.array(["play", "playing!"]),
+        pd.Series(["play", "playing!"]),
         tf.constant(["play", "playing!"]),
         {"text": ["play", "playing!"]},
+        {"text": pd.Series(["play", "playing!"])},
+        pd.DataFrame({"text": ["play", "playing!"]}, index=[5, 2]),
     ],
 )
 def test_forms_of_single_texts(toy, inputs):
@@ -53,7 +57,13 @@ def test_forms_of_single_texts(toy, inputs):
 
 
 @pytest.mark.parametrize(
-    "inputs", [(["play"], ["!"]), (tf.constant(["play"]), np.array(["!"])), {"text_b": ["!"], "text_a": ["play"]}]
+    "inputs",
+    [
+        (["play"], ["!"]),
+        (tf.constant(["play"]), pd.Series(["!"])),
+        {"text_b": ["!"], "text_a": ["play"]},
+        pd.DataFrame({"text_b": ["!"], "text_a": ["play"]}),
+    ],
 )
 def test_forms_of_pairs(toy, inputs):
     preprocessor = BertPreprocessor(toy)
@@ -61,13 +71,13 @@ def test_forms_of_pairs(toy, inputs):
     assert preprocessor.token_counts(inputs).numpy().tolist() == [5]
 
 
-def test_counts_are_those_before_trimming(toy):
+def test_counts_tokens_before_truncation(toy):
     preprocessor = BertPreprocessor(toy, sequence_length=4)
     assert preprocessor.token_counts(["play " * 10, ""]).numpy().tolist() == [12, 2]
     assert preprocessor(["play " * 10, ""])["token_ids"].numpy().tolist() == [[2, 5, 5, 3], [2, 3, 0, 0]]
 
 
-def test_works_in_tf_data_and_keeps_the_fixed_length(toy):
+def test_keeps_the_fixed_length_in_tf_data(toy):
     preprocessor = BertPreprocessor(toy, sequence_length=6, pad_to="max_length")
     data = {"text_a": ["play", "café", ""], "text_b": ["playing", "!", "!"]}
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(2).map(preprocessor)
@@ -76,7 +86,7 @@ def test_works_in_tf_data_and_keeps_the_fixed_length(toy):
     assert batches == [[[2, 5, 3, 5, 6, 3], [2, 8, 3, 7, 3, 0]], [[2, 3, 7, 3, 0, 0]]]
 
 
-def test_batch_without_rows(toy):
+def test_empty_batch(toy):
     assert BertPreprocessor(toy)([])["token_ids"].shape == [0, 2]
     assert BertPreprocessor(toy, 8, "max_length")(([], []))["padding_mask"].shape == [0, 8]
     assert BertPreprocessor(toy).token_counts([]).shape == [0]
@@ -100,26 +110,28 @@ def test_config_survives_json(toy):
         ({"texts": ["a"]}, ValueError, r"Received: \['texts'\]"),
         ({"text_a": ["a"]}, ValueError, '"text_a" and "text_b"'),
         ({"text": ["a"], "label": [1]}, ValueError, "Rename or drop"),
-        ((["a"], ["b"], ["c"]), ValueError, "Received: 3 of them"),
+        (pd.DataFrame({"text": ["a"], "label": [1]}), ValueError, r"Received: \['label', 'text'\]"),
+        ((["a"], ["b"], ["c"]), ValueError, "Received: 3 elements"),
         (("a", "b"), ValueError, "text_a must be a batch of texts"),
         ("a", ValueError, "Put it into a list"),
         ((["a", "b"], ["c"]), ValueError, "Received: 2 and 1"),
     ],
 )
-def test_wrong_inputs_are_refused(toy, inputs, error, message):
-    preprocessor = BertPreprocessor(toy)
+def test_invalid_inputs_are_refused(toy, inputs, error, message):
     with pytest.raises(error, match=message):
-        preprocessor(inputs)
-    with pytest.raises(error, match=message):
-        preprocessor.token_counts(inputs)
+        BertPreprocessor(toy)(inputs)
 
 
-def test_wrong_arguments_are_refused_at_construction(toy):
+def test_invalid_arguments_are_refused(toy):
     with pytest.raises(TypeError, match=r"must be a BertTokenizer\. Received: str"):
         BertPreprocessor("vocab.txt")
     with pytest.raises(ValueError, match="at least 2"):
         BertPreprocessor(toy, sequence_length=1)
     with pytest.raises(ValueError, match="pad_to"):
         BertPreprocessor(toy, pad_to="max")
+    with pytest.raises(ValueError, match="long_texts must be one of"):
+        BertPreprocessor(toy, long_texts="split")
+    with pytest.raises(ValueError, match="needs long_texts='windows'"):
+        BertPreprocessor(toy, window_stride=4)
     with pytest.raises(ValueError, match="at least 3"):
         BertPreprocessor(toy, sequence_length=2)((["play"], ["play"]))

@@ -1,28 +1,129 @@
+import gzip
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.windows import split_into_windows
-from tests.reference.windows import windows_of
+from keras_bert.text.pack import pack, packed_lengths
+from keras_bert.text.windows import split_into_windows, split_pairs_into_windows, split_questions
+from keras_bert.text.words import tokenize_words
+from tests.reference import windows as reference
+
+GOLDEN_NAMES = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
+
+
+def ragged(rows):
+    return tf.ragged.constant(rows, tf.int32, ragged_rank=1, inner_shape=())
 
 
 @pytest.mark.parametrize("window_length, stride", [(1, 1), (4, 4), (4, 1), (7, 3), (50, 25)])
-def test_windows_are_those_of_the_reference(window_length, stride):
+def test_windows_equal_the_reference(window_length, stride):
     generator = np.random.default_rng(0)
     rows = [generator.integers(0, 100, size).tolist() for size in [0, 1, 3, 4, 5, 8, 13, 40, 0, 50, 51]]
-    windows, row_of_window = split_into_windows(tf.ragged.constant(rows, tf.int32), window_length, stride)
-    expected = [(window, i) for i, row in enumerate(rows) for window in windows_of(row, window_length, stride)]
-    assert windows.to_list() == [window for window, _ in expected]
-    assert row_of_window.numpy().tolist() == [i for _, i in expected]
+    windows, row_ids = split_into_windows(ragged(rows), window_length, stride)
+    expected = [
+        (window, i) for i, row in enumerate(rows) for window in reference.split_into_windows(row, window_length, stride)
+    ]
+    assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
 
 
-def test_every_row_may_have_its_own_window():
+def test_window_length_and_stride_per_row():
     rows = [list(range(10)), list(range(10))]
-    windows, _ = split_into_windows(tf.ragged.constant(rows), tf.constant([4, 9]), tf.constant([3, 5]))
-    assert windows.to_list() == windows_of(rows[0], 4, 3) + windows_of(rows[1], 9, 5)
+    windows, _ = split_into_windows(ragged(rows), tf.constant([4, 9]), tf.constant([3, 5]))
+    expected = reference.split_into_windows(rows[0], 4, 3) + reference.split_into_windows(rows[1], 9, 5)
+    assert windows.to_list() == expected
 
 
-def test_a_batch_without_rows():
-    windows, rows = split_into_windows(tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0]), 4, 2)
-    assert windows.shape[0] == 0
-    assert rows.shape == [0]
+def test_empty_batches():
+    windows, rows = split_into_windows(ragged([]), 4, 2)
+    assert windows.shape[0] == rows.shape[0] == 0
+    assert split_questions(ragged([]), ragged([]), 40, 9, 3).rows.shape == [0]
+
+
+def test_windows_of_single_segments():
+    rows = [list(range(10, 10 + size)) for size in (0, 3, 4, 5, 11)]
+    windows, none, row_ids = split_pairs_into_windows(ragged(rows), None, 6, stride=None)
+    expected = [(window, i) for i, row in enumerate(rows) for window in reference.split_into_windows(row, 4, 2)]
+    assert none is None
+    assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
+
+
+def test_windows_of_pairs_repeat_a_and_cover_b():
+    segment_a = ragged([[1, 2], [1, 2, 3, 4, 5, 6, 7, 8], [], [1]])
+    b_rows = [list(range(20, 31)), list(range(40, 52)), list(range(60, 69)), []]
+    a, b, row_ids = split_pairs_into_windows(segment_a, ragged(b_rows), 11, stride=3)
+    # Of the 8 positions, an a of 2 leaves 6; an a of 8 is truncated to 4; an empty a leaves 8.
+    expected_a, lengths = [[1, 2], [1, 2, 3, 4], [], [1]], [6, 4, 8, 1]
+    expected = [
+        (expected_a[i], window, i)
+        for i, row in enumerate(b_rows)
+        for window in reference.split_into_windows(row, lengths[i], 3)
+    ]
+    assert list(zip(a.to_list(), b.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
+
+
+def test_packing_does_not_truncate_windows():
+    generator = np.random.default_rng(0)
+    rows = [generator.integers(10, 99, [size]).tolist() for size in generator.integers(0, 40, [50])]
+    for second in (None, ragged(rows[25:])):
+        a_windows, b_windows, row_ids = split_pairs_into_windows(ragged(rows[:25]), second, 12, stride=4)
+        assert int(tf.reduce_max(packed_lengths(a_windows, b_windows))) <= 12
+        assert sorted(set(row_ids.numpy().tolist())) == list(range(25))
+
+
+@pytest.mark.parametrize(
+    "sequence_length, stride, max_query_length", [(8, 2, 4), (12, 3, 2), (30, 128, 5), (60, 7, 20)]
+)
+def test_question_windows_equal_the_reference(sequence_length, stride, max_query_length):
+    generator = np.random.default_rng(0)
+    questions = [generator.integers(0, 100, size).tolist() for size in (0, 1, 4, 5, 21, 3)]
+    contexts = [generator.integers(0, 100, size).tolist() for size in (1, 40, 100, 0, 57, 8)]
+    result = split_questions(ragged(questions), ragged(contexts), sequence_length, stride, max_query_length)
+    window = 0
+    for row, (question, context) in enumerate(zip(questions, contexts, strict=True)):
+        question = question[:max_query_length]
+        room = sequence_length - 3 - len(question)
+        expected = reference.split_into_windows(context, room, min(stride, room))
+        first_tokens = [i * min(stride, room) for i in range(len(expected))]
+        part = slice(window, window + len(expected))
+        window += len(expected)
+        assert result.rows[part].numpy().tolist() == [row] * len(expected)
+        assert result.questions[part].to_list() == [question] * len(expected)
+        assert result.contexts[part].to_list() == expected
+        assert result.first_tokens[part].numpy().tolist() == first_tokens
+        spans = list(zip(first_tokens, map(len, expected), strict=True))
+        assert result.is_max_context[part].to_list() == reference.is_max_context(spans)
+    assert window == result.rows.shape[0]
+
+
+@pytest.mark.parametrize("name", ["v1.1_train", "v1.1_predict", "v2.0_train", "v2.0_predict"])
+@pytest.mark.parametrize("sequence_length, stride", [(128, 64), (384, 128)])
+def test_question_windows_equal_the_golden_features(shared, tokenizers, name, sequence_length, stride):
+    def read(file):
+        lines = gzip.decompress((shared / "golden" / "squad" / file).read_bytes()).decode().split("\n")
+        return [json.loads(line) for line in lines if line]
+
+    examples = read(f"{name}_examples.jsonl.gz")
+    features = read(f"{name}_uncased_len{sequence_length}_stride{stride}_features.jsonl.gz")
+    tokenizer = tokenizers["uncased"]
+    contexts = tokenize_words(tokenizer, [" ".join(example["doc_tokens"]) for example in examples])
+    questions = tokenizer.tokenize([example["question_text"] for example in examples])
+    windows = split_questions(questions, contexts.token_ids, sequence_length, stride, 64)
+    packed = pack(
+        windows.questions,
+        windows.contexts,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        pad_id=tokenizer.pad_id,
+        sequence_length=sequence_length,
+    )
+    for name, golden_name in GOLDEN_NAMES.items():
+        assert packed[name].numpy().tolist() == [feature[golden_name] for feature in features]
+    assert windows.rows.numpy().tolist() == [feature["example_index"] for feature in features]
+    words = contexts.words.to_list()
+    for window, feature in enumerate(features):
+        first = int(windows.first_tokens[window])
+        last = first + int(windows.contexts.row_lengths()[window])
+        assert words[feature["example_index"]][first:last] == list(feature["token_to_orig_map"].values())
+        assert windows.is_max_context[window].numpy().tolist() == list(feature["token_is_max_context"].values())

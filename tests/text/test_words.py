@@ -9,117 +9,101 @@ from tests.reference.tokenization import ASCII_PUNCTUATION, CHINESE_RANGES
 from tests.text.fuzz import fuzzed_bytes, invalid_bytes
 
 
-def words_of(text):
-    """Words and their first bytes, one character after the other."""
+def reference_words(text):
+    """Splits text into words with their first bytes, one character at a time."""
     words, starts, position = [], [], 0
-    inside = False
+    is_inside = False
     for character in text.decode("utf-8", "surrogateescape"):
         byte = character.encode("utf-8", "surrogateescape")
         if character in WORD_SEPARATORS:
-            inside = False
-        elif inside:
+            is_inside = False
+        elif is_inside:
             words[-1] += byte
         else:
-            inside = True
+            is_inside = True
             words.append(byte)
             starts.append(position)
         position += len(byte)
     return words, starts
 
 
-@pytest.fixture(scope="module")
-def texts():
-    hand_made = ["", " ", "a", " a\u202fb\tc\r\nd ", "a\u00a0b c\u200bd", "12\u00a0people;", "naïve  café", "汉字 汉"]
-    generator = random.Random(0)
-    code_points = [*range(0x20, 0x250), *range(0x2000, 0x2070), *range(0x4E00, 0x4E20)]
-    made = [fuzzed_bytes(generator, code_points) + invalid_bytes(generator) for _ in range(200)]
-    return [text.encode() for text in hand_made] + made
-
-
-def test_words_are_those_of_the_reference(texts):
-    words, starts = split_words(texts)
-    for text, of_text, starts_of_text in zip(texts, words.to_list(), starts.to_list(), strict=True):
-        assert (of_text, starts_of_text) == words_of(text)
-
-
-def test_a_book_is_split_in_linear_memory():
-    words, starts = split_words(["one two\t" * 100_000])
-    assert words.row_lengths().numpy().tolist() == [200_000]
-    np.testing.assert_array_equal(starts.values, np.arange(200_000) * 4)
-
-
-@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
-def test_the_tokens_are_those_of_the_whole_text(tokenizers, texts, name):
-    tokenizer = tokenizers[name]
-    result = tokenize_words(tokenizer, texts)
-    whole = tokenizer.tokenize_with_offsets(texts)
-    assert result.token_ids.to_list() == whole.token_ids.to_list()
-    assert result.start_bytes.to_list() == whole.start_bytes.to_list()
-    assert result.end_bytes.to_list() == whole.end_bytes.to_list()
-
-
-@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
-def test_tokens_without_places_are_the_same(tokenizers, texts, name):
-    with_places = tokenize_words(tokenizers[name], texts)
-    tokens, words = tokens_of_words(tokenizers[name], texts)
-    assert tokens.to_list() == with_places.token_ids.to_list()
-    assert words.to_list() == with_places.words.to_list()
-
-
-def test_every_token_lies_in_its_word(tokenizers, texts):
-    result = tokenize_words(tokenizers["uncased"], texts)
-    words, starts = split_words(texts)
-    starts = starts.to_list()
-    lengths = [[len(word) for word in of_text] for of_text in words.to_list()]
-    for row, (numbers, begins, ends) in enumerate(
-        zip(result.words.to_list(), result.start_bytes.to_list(), result.end_bytes.to_list(), strict=True)
-    ):
-        assert numbers == sorted(numbers)
-        first = np.array(starts[row], int)[numbers]
-        assert np.all(first <= begins)
-        assert np.all(np.array(ends, int) <= first + np.array(lengths[row], int)[numbers])
-
-
-def test_a_batch_without_texts(tokenizers):
-    assert tokenize_words(tokenizers["uncased"], np.zeros([0], object)).words.shape[0] == 0
-
-
-def parted(text):
-    """Words as `split_text` parts them, and their first bytes, one chunk after the other."""
+def reference_text(text):
+    """Splits text as `split_text` does, one chunk at a time."""
     words, starts = [], []
-    for chunk, begin in zip(*words_of(text), strict=True):
+    for chunk, begin in zip(*reference_words(text), strict=True):
         characters = list(chunk.decode("utf-8", "surrogateescape"))
-        kinds = [kind_of(character) for character in characters]
-        solid = [place for place, kind in enumerate(kinds) if kind == "solid"]
-        goes_on = False
-        for place, (character, kind) in enumerate(zip(characters, kinds, strict=True)):
-            inside = solid and solid[0] < place < solid[-1]
-            single = kind == "chinese" or (kind == "punctuation" and not inside)
+        kinds = [character_kind(character) for character in characters]
+        solid = [position for position, kind in enumerate(kinds) if kind == "solid"]
+        continues = False
+        for position, (character, kind) in enumerate(zip(characters, kinds, strict=True)):
+            is_inside = solid and solid[0] < position < solid[-1]
+            is_single = kind == "chinese" or (kind == "punctuation" and not is_inside)
             byte = character.encode("utf-8", "surrogateescape")
-            if goes_on and not single:
+            if continues and not is_single:
                 words[-1] += byte
             else:
                 words.append(byte)
                 starts.append(begin)
-            goes_on = not single
+            continues = not is_single
             begin += len(byte)
     return words, starts
 
 
-def kind_of(character):
+def character_kind(character):
     if any(first <= ord(character) <= last for first, last in CHINESE_RANGES):
         return "chinese"
     is_punctuation = character in ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")
     return "punctuation" if is_punctuation else "solid"
 
 
-def test_parted_texts_are_those_of_the_reference(texts):
-    hand_made = ['"Don\'t go," (he said) ...', "U.S. e-mail; 汉字abc-汉 (a)b", "-", "a-", "-a", "«été»!", "$5"]
-    texts = [*texts, *(text.encode() for text in hand_made)]
-    words, starts = split_text(texts)
-    for text, of_text, starts_of_text in zip(texts, words.to_list(), starts.to_list(), strict=True):
-        assert (of_text, starts_of_text) == parted(text)
+@pytest.fixture(scope="module")
+def texts():
+    written = ["", " ", "a", " a\u202fb\tc\r\nd ", "a\u00a0b c\u200bd", "12\u00a0people;", "naïve  café", "汉字 汉"]
+    written += ['"Don\'t go," (he said) ...', "U.S. e-mail; 汉字abc-汉 (a)b", "-", "a-", "-a", "«été»!", "$5"]
+    generator = random.Random(0)
+    code_points = [*range(0x20, 0x250), *range(0x2000, 0x2070), *range(0x4E00, 0x4E20)]
+    fuzzed = [fuzzed_bytes(generator, code_points) + invalid_bytes(generator) for _ in range(200)]
+    return [text.encode() for text in written] + fuzzed
 
 
-def test_no_texts_have_no_words():
-    assert split_text(np.zeros([0], object))[0].shape[0] == 0
+@pytest.mark.parametrize(("split", "reference"), [(split_words, reference_words), (split_text, reference_text)])
+def test_words_equal_the_reference(texts, split, reference):
+    words, starts = split(texts)
+    found = list(zip(words.to_list(), starts.to_list(), strict=True))
+    assert found == [reference(text) for text in texts]
+
+
+def test_long_text_is_split():
+    words, starts = split_words(["one two\t" * 100_000])
+    assert words.row_lengths().numpy().tolist() == [200_000]
+    np.testing.assert_array_equal(starts.values, np.arange(200_000) * 4)
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
+def test_tokens_equal_those_of_the_whole_text(tokenizers, texts, name):
+    result = tokenize_words(tokenizers[name], texts)
+    whole = tokenizers[name].tokenize_with_offsets(texts)
+    assert result.token_ids.to_list() == whole.token_ids.to_list()
+    assert result.start_bytes.to_list() == whole.start_bytes.to_list()
+    assert result.end_bytes.to_list() == whole.end_bytes.to_list()
+    tokens, words = tokens_of_words(tokenizers[name], texts)
+    assert tokens.to_list() == result.token_ids.to_list()
+    assert words.to_list() == result.words.to_list()
+
+
+def test_every_token_lies_in_its_word(tokenizers, texts):
+    result = tokenize_words(tokenizers["uncased"], texts)
+    words, starts = split_words(texts)
+    for row in range(len(texts)):
+        indices = result.words[row].numpy()
+        assert (np.diff(indices) >= 0).all()
+        first = starts[row].numpy()[indices]
+        lengths = np.array([len(word) for word in words[row].numpy()], int)[indices]
+        assert (first <= result.start_bytes[row].numpy()).all()
+        assert (result.end_bytes[row].numpy() <= first + lengths).all()
+
+
+def test_empty_batch(tokenizers):
+    empty = np.zeros([0], object)
+    assert tokenize_words(tokenizers["uncased"], empty).words.shape[0] == 0
+    assert split_text(empty)[0].shape[0] == 0

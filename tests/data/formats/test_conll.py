@@ -5,7 +5,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
 from keras_bert.io.row_errors import BadRowError, BadRows
-from keras_bert.text.tags import broken_places, detect_scheme
+from keras_bert.text.tags import detect_scheme, find_invalid_tags
 
 # What Python's split(), strip() and splitlines() would break, or drop.
 HOSTILE = ["\u00a0", "a\u00a0b", "\u2028", "\u0085", "\u200b", "x\u200b", "\u3000", "\x0b", "\x1c", "e\u0301", "\u0301"]
@@ -37,7 +37,7 @@ def test_wnut_17(shared, split, sentences, tokens, found):
     assert len({sentence.document for sentence in read}) == sentences
     assert detect_scheme(sentence.tags for sentence in read) == "IOB2"
     assert sum(len(get_entities(list(sentence.tags))) for sentence in read) == found
-    assert not any(broken_places(sentence.tags, "IOB2") for sentence in read)
+    assert not any(find_invalid_tags(sentence.tags, "IOB2") for sentence in read)
 
 
 @pytest.mark.parametrize("separator", ["\t", " ", "   ", "\t \t"])
@@ -104,12 +104,12 @@ BAD = [
     (b"c", "has 1 column, and the first line with a token 2"),
     (b"New York B-x", "has 3 columns, and the first"),
     (b"c\t\tO", "has 3 columns, and the first"),
-    (b"c\t", "a tag must be printable, and at least one character"),
+    (b"c\t", "a tag must be printable and not empty"),
     (b"\tO", "the token, in column 0, is empty"),
     (b" -DOCSTART-\tO", "the token '-DOCSTART-', in column 0, begins with -DOCSTART-"),
-    (b"c\tB_x", "'B_x' is no tag of IOB2, which has O and B-, I-"),
-    (b"c\tS-x", "'S-x' is no tag of IOB2"),
-    (b"c\tB-", "'B-' is no tag of IOB2"),
+    (b"c\tB_x", "'B_x' is not an IOB2 tag; allowed are O, and B-, I-"),
+    (b"c\tS-x", "'S-x' is not an IOB2 tag"),
+    (b"c\tB-", "'B-' is not an IOB2 tag"),
     (b"\xff\tO", "is not UTF-8"),
     (b"c\0\tO", "holds a NUL character"),
 ]

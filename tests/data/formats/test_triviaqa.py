@@ -8,7 +8,7 @@ from keras_bert.data.formats.squad_files import read_squad, word_spans, write_sq
 from keras_bert.data.formats.triviaqa import MAX_TOKENS, TriviaQACounts, find_answer, squad_articles
 from keras_bert.io.row_errors import BadRowError, BadRows
 from tests.data.formats.triviaqa_files import EVIDENCE, QUESTIONS, write_triviaqa
-from tests.reference.triviaqa import place_of
+from tests.reference import triviaqa as reference
 
 
 def read(folder, questions=QUESTIONS, evidence=EVIDENCE, max_tokens=MAX_TOKENS, max_questions=None, **others):
@@ -97,7 +97,7 @@ def test_the_reader_of_squad_finds_the_answers(tmp_path):
 def test_where_an_answer_is_found(context, names, found):
     place = find_answer(context, names)
     assert (place and context[slice(*place)]) == found
-    assert place == place_of(context, names)
+    assert place == reference.find_answer(context, names)
 
 
 def test_no_part_of_a_number_is_found():
@@ -138,7 +138,7 @@ def test_places_are_those_of_the_reference():
     for _ in range(2000):
         context, names = text(12), [text(3) for _ in range(3)]
         place = find_answer(context, names)
-        assert place == place_of(context, names), (context, names)
+        assert place == reference.find_answer(context, names), (context, names)
         found += place is not None
     assert 500 < found < 1500
 
