@@ -43,7 +43,7 @@ def test_two_workers_train_and_resume_with_a_new_pass(service, start, tmp_path):
     assert first.finish() == [143, 143], [program.said[-3000:] for program in first.programs]
     assert f"tf.data service at {service}" in first.programs[0].said
     (checkpoint,) = (tmp_path / "run" / "checkpoints").glob("step_*")
-    assert not json.loads((checkpoint / "manifest.json").read_text())["places"]
+    assert not json.loads((checkpoint / "manifest.json").read_text())["has_positions"]
 
     again = Workers(start, tmp_path / "run", *flags)
     assert again.finish() == [0, 0], [program.said[-3000:] for program in again.programs]

@@ -25,15 +25,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ToyRun:
-    """Training in which every variable has the number of the step for its value, and the data too."""
+    """Training in which the value of every variable, and of the data, is the number of the step."""
 
-    def __init__(self, path, shape=(3, 4), has_place=True, worker_index=0, **arguments):
+    def __init__(self, path, shape=(3, 4), has_position=True, worker_index=0, **arguments):
         self.variables = [keras.Variable(tf.zeros(shape)) for _ in range(4)]
         model = SimpleNamespace(variables=self.variables[:2])
         optimizer = SimpleNamespace(variables=self.variables[2:])
         self.scale = tf.Variable(0.0)
         self.first_row = 1000 * worker_index
-        self.iterator = iter(tf.data.Dataset.counter(start=self.first_row)) if has_place else None
+        self.iterator = iter(tf.data.Dataset.counter(start=self.first_row)) if has_position else None
         self.checkpoints = TrainingCheckpoints(
             path, model, optimizer, extra=[self.scale], worker_index=worker_index, **arguments
         )
@@ -53,7 +53,7 @@ class ToyRun:
         self.checkpoints.save(self.iterator, self.state)
 
     def restore(self):
-        """Restores, and compares the variables with the state; `train` then compares the place in the data."""
+        """Restores, and compares the variables with the state; `train` then compares the position in the data."""
         state = self.checkpoints.restore(self.iterator)
         self.state = state or self.state
         assert set(self.values()) == {self.state["step"]}
@@ -115,34 +115,42 @@ def test_the_manifest_names_every_other_file(tmp_path):
 
 
 DAMAGES = {
-    "truncated": (DATA, truncate, f"{DATA} has .* bytes and was written with"),
-    "flipped": (DATA, flip, f"{DATA} has not the contents that were written"),
-    "flipped state": ("state.json", flip, "state.json has not the contents that were written"),
+    "truncated": (DATA, truncate, f"{DATA} has .* bytes, but was written with"),
+    "flipped": (DATA, flip, rf"{DATA} changed after it was written \(SHA-256\)"),
+    "flipped state": ("state.json", flip, "state.json changed after it was written"),
     "missing": ("variables.index", Path.unlink, "variables.index is missing"),
-    "no place": ("place_00000-of-00001.index", Path.unlink, "place_00000-of-00001.index is missing"),
+    "no position": ("position_00000-of-00001.index", Path.unlink, "position_00000-of-00001.index is missing"),
     "a folder": (DATA, lambda file: (file.unlink(), file.mkdir()), f"{DATA} "),
     "no manifest": ("manifest.json", Path.unlink, "manifest.json is missing"),
-    "empty manifest": ("manifest.json", lambda file: file.write_text(""), "manifest.json cannot be read"),
-    "manifest of zeros": ("manifest.json", lambda file: file.write_bytes(bytes(99)), "manifest.json cannot be read"),
-    "other JSON": ("manifest.json", lambda file: file.write_text("1"), "manifest.json has not the contents"),
-    "flipped manifest": ("manifest.json", lambda file: flip(file, 18), "manifest.json has not the contents"),
+    "empty manifest": ("manifest.json", lambda file: file.write_text(""), "manifest.json cannot be used"),
+    "manifest of zeros": ("manifest.json", lambda file: file.write_bytes(bytes(99)), "manifest.json cannot be used"),
+    "other JSON": (
+        "manifest.json",
+        lambda file: file.write_text("1"),
+        "manifest.json cannot be used: its contents changed",
+    ),
+    "flipped manifest": (
+        "manifest.json",
+        lambda file: flip(file, 18),
+        "manifest.json cannot be used: its contents changed",
+    ),
 }
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_newest_is_passed_over(tmp_path, caplog, name, damage, message):
+def test_skips_a_damaged_checkpoint(tmp_path, caplog, name, damage, message):
     trained(tmp_path)
     damage(tmp_path / NEWEST / name)
     run = ToyRun(tmp_path)
     with caplog.at_level(logging.WARNING, logger="absl"):
         assert run.restore()["step"] == 10
     (record,) = caplog.records
-    assert re.match(f"the checkpoint {tmp_path / NEWEST} is damaged and passed over: {message}", record.getMessage())
+    assert re.match(f"skipping the damaged checkpoint {tmp_path / NEWEST}: {message}", record.getMessage())
     assert run.checkpoints.newest() == 10
     run.train()
 
 
-def test_if_all_are_damaged_nothing_is_restored(tmp_path):
+def test_restores_nothing_if_all_are_damaged(tmp_path):
     trained(tmp_path)
     flip(tmp_path / "step_00000010" / DATA)
     (tmp_path / NEWEST / "variables.index").unlink()
@@ -150,13 +158,13 @@ def test_if_all_are_damaged_nothing_is_restored(tmp_path):
     with pytest.raises(ValueError) as error:
         run.restore()
     assert "step_00000020: variables.index is missing; step_00000010: variables.data" in str(error.value)
-    assert "Restore the files from a copy, or start a new run in another folder" in str(error.value)
+    assert "Restore the files from a copy, or start a new run in another directory" in str(error.value)
     assert set(run.values()) == {0}
     assert int(next(run.iterator)) == 0
     assert names(tmp_path) == ["step_00000010", "step_00000020"]
 
 
-def test_a_flipped_bit_anywhere_is_noticed(tmp_path):
+def test_notices_a_flipped_bit_anywhere(tmp_path):
     trained(tmp_path, steps=[20])
     run, generator = ToyRun(tmp_path), random.Random(1)
     for file in sorted((tmp_path / NEWEST).iterdir()):
@@ -169,7 +177,7 @@ def test_a_flipped_bit_anywhere_is_noticed(tmp_path):
     assert run.restore()["step"] == 20
 
 
-def test_another_model_is_an_error_and_not_damage(tmp_path):
+def test_another_model_or_input_is_an_error(tmp_path):
     trained(tmp_path / "run")
     with pytest.raises(ValueError, match="step_00000020 does not fit this model and optimizer"):
         ToyRun(tmp_path / "run", shape=(4, 4)).restore()
@@ -182,7 +190,7 @@ def test_another_model_is_an_error_and_not_damage(tmp_path):
         other_input.checkpoints.restore(other_input.iterator)
 
 
-def test_after_a_fallback_the_damaged_step_is_saved_again(tmp_path, caplog):
+def test_saves_a_damaged_step_again(tmp_path, caplog):
     trained(tmp_path, best=[10, 20])
     flip(tmp_path / NEWEST / DATA)
     run = ToyRun(tmp_path)
@@ -198,7 +206,7 @@ def test_after_a_fallback_the_damaged_step_is_saved_again(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path, known):
+def test_damaged_checkpoints_do_not_count_as_kept(tmp_path, known):
     trained(tmp_path, steps=(10, 20, 30), keep=3, best=[10, 20])
     for step in (20, 30):
         (flip if known else truncate)(tmp_path / f"step_000000{step}" / DATA)
@@ -213,13 +221,13 @@ def test_damaged_ones_do_not_count_among_those_that_are_kept(tmp_path, known):
     assert ToyRun(tmp_path).restore()["step"] == 10
 
 
-def test_what_was_just_saved_stays(tmp_path):
+def test_keeps_what_was_just_saved(tmp_path):
     trained(tmp_path)
     trained(tmp_path, steps=[5])
     assert names(tmp_path) == ["step_00000005", "step_00000010", "step_00000020"]
 
 
-def test_bests_are_kept_while_a_checkpoint_names_them(tmp_path):
+def test_keeps_best_weights_that_a_checkpoint_refers_to(tmp_path):
     run = trained(tmp_path, steps=(10, 20, 30), best=[10, 20])
     assert names(tmp_path) == ["best_00000020", "step_00000020", "step_00000030"]
     run.train(10, best=True)
@@ -232,17 +240,19 @@ def test_bests_are_kept_while_a_checkpoint_names_them(tmp_path):
 def test_a_damaged_or_missing_best(tmp_path, caplog):
     run = trained(tmp_path, best=[10])
     truncate(tmp_path / "best_00000010" / DATA)
-    with pytest.raises(ValueError, match=r"best weights in .*best_00000010 are damaged: variables.data.*Restore the"):
+    with pytest.raises(
+        ValueError, match=r"cannot restore the best weights from .*best_00000010: variables.data.*Restore the"
+    ):
         run.checkpoints.restore_best(10)
     assert set(run.values()) == {20}
     with caplog.at_level(logging.WARNING, logger="absl"):
         assert ToyRun(tmp_path).restore()["step"] == 20
-    assert "best_00000010 are damaged, which will be an error if none better come" in caplog.text
-    with pytest.raises(ValueError, match="no best weights of step 20"):
+    assert "best_00000010 are damaged, which is an error unless a better score follows" in caplog.text
+    with pytest.raises(ValueError, match="best_00000020: there is no such folder"):
         run.checkpoints.restore_best(20)
 
 
-def test_leftovers_are_deleted(tmp_path):
+def test_deletes_leftovers_of_killed_processes(tmp_path):
     run = trained(tmp_path)
     shutil.copytree(tmp_path / NEWEST, tmp_path / "unfinished_step_00000030")
     shutil.copytree(tmp_path / NEWEST, tmp_path / "replaced_step_00000020")
@@ -251,7 +261,7 @@ def test_leftovers_are_deleted(tmp_path):
     assert names(tmp_path) == ["best_00000021", "step_00000010", "step_00000020"]
 
 
-def test_files_are_on_the_disk_before_they_count(tmp_path, monkeypatch):
+def test_flushes_files_to_disk_before_the_rename(tmp_path, monkeypatch):
     events, fsync, rename = [], os.fsync, os.rename
 
     def note_fsync(handle):
@@ -294,7 +304,7 @@ def stop_all_changes(patch, after):
 
 @pytest.mark.slow
 def test_a_crash_at_any_moment_leaves_a_sound_checkpoint(tmp_path, monkeypatch):
-    arguments = {"keep": 1, "has_place": False}
+    arguments = {"keep": 1, "has_position": False}
     trained(tmp_path / "before", best=[10, 20], **arguments)
     for calls in range(1000):
         path, finished = shutil.copytree(tmp_path / "before", tmp_path / str(calls)), 0
@@ -329,7 +339,7 @@ def test_a_state_that_is_not_json_leaves_nothing(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_input_whose_place_cannot_be_saved(tmp_path):
+def test_an_input_whose_position_cannot_be_saved(tmp_path):
     run = trained(tmp_path)
     run.iterator = iter(tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32)))
     run.state["step"] = 30
@@ -338,18 +348,18 @@ def test_an_input_whose_place_cannot_be_saved(tmp_path):
     assert names(tmp_path) == ["step_00000010", "step_00000020"]
 
 
-def test_no_place(tmp_path):
-    trained(tmp_path / "without", has_place=False)
-    assert ToyRun(tmp_path / "without", has_place=False).restore()["step"] == 20
-    with pytest.raises(ValueError, match="step_00000020 has no place in the data, and the input has now a place"):
+def test_saving_without_a_position(tmp_path):
+    trained(tmp_path / "without", has_position=False)
+    assert ToyRun(tmp_path / "without", has_position=False).restore()["step"] == 20
+    with pytest.raises(ValueError, match="step_00000020 has no position in the data, but the input has a position"):
         ToyRun(tmp_path / "without").restore()
     trained(tmp_path / "with")
-    with pytest.raises(ValueError, match="step_00000020 has a place in the data, and the input has now no place"):
-        ToyRun(tmp_path / "with", has_place=False).restore()
+    with pytest.raises(ValueError, match="step_00000020 has a position in the data, but the input has no position"):
+        ToyRun(tmp_path / "with", has_position=False).restore()
 
 
 def as_workers(number, work, path, **arguments):
-    """Lets threads be workers; returns what they return."""
+    """Runs threads as workers; returns their results."""
     arguments |= {"num_workers": number, "barrier": threading.Barrier(number, timeout=20).wait}
 
     def run(index):
@@ -367,38 +377,38 @@ def train_as_worker(run, index):
     return run.state
 
 
-def test_workers_share_a_folder_and_each_has_its_place(tmp_path):
+def test_workers_share_a_folder_and_save_their_own_positions(tmp_path):
     for step in (10, 20, 30):
         states = as_workers(2, train_as_worker, tmp_path)
         assert [state["step"] for state in states] == [step, step], states
     assert names(tmp_path) == ["best_00000020", "best_00000030", "step_00000020", "step_00000030"]
-    assert {f"place_0000{i}-of-00002.index" for i in (0, 1)} < set(names(tmp_path / NEWEST))
+    assert {f"position_0000{i}-of-00002.index" for i in (0, 1)} < set(names(tmp_path / NEWEST))
     assert as_workers(2, lambda run, index: run.restore()["worker"], tmp_path) == [0, 0]
     as_workers(2, lambda run, _: run.checkpoints.restore_best(30), tmp_path)
-    flip(tmp_path / "step_00000030" / "place_00001-of-00002.index")  # of one worker, and both fall back
+    flip(tmp_path / "step_00000030" / "position_00001-of-00002.index")  # of one worker, and both fall back
     assert as_workers(2, lambda run, index: run.restore()["step"], tmp_path) == [20, 20]
 
 
-def test_another_number_of_workers_is_refused(tmp_path):
+def test_refuses_another_number_of_workers(tmp_path):
     as_workers(2, train_as_worker, tmp_path)
     run = ToyRun(tmp_path)
-    with pytest.raises(ValueError, match=r"saved with 2 workers.*now there are 1\. Start with 2 again"):
+    with pytest.raises(ValueError, match=r"saved by 2 workers.*there are 1 now\. Start 2 again"):
         run.restore()
     assert set(run.values()) == {0}
 
 
-def test_workers_without_places(tmp_path):
-    as_workers(2, train_as_worker, tmp_path / "none", has_place=False)
-    assert as_workers(3, lambda run, _: run.restore()["step"], tmp_path / "none", has_place=False) == [10] * 3
+def test_without_positions_the_number_of_workers_may_change(tmp_path):
+    as_workers(2, train_as_worker, tmp_path / "none", has_position=False)
+    assert as_workers(3, lambda run, _: run.restore()["step"], tmp_path / "none", has_position=False) == [10] * 3
 
 
-def test_a_place_that_only_some_workers_give_is_refused(tmp_path):
+def test_refuses_a_position_from_only_some_workers(tmp_path):
     barrier = threading.Barrier(2, timeout=20)
-    chief = ToyRun(tmp_path, num_workers=2, barrier=barrier.wait, has_place=False)
+    chief = ToyRun(tmp_path, num_workers=2, barrier=barrier.wait, has_position=False)
     worker = ToyRun(tmp_path, worker_index=1, num_workers=2, barrier=barrier.wait)
     with ThreadPoolExecutor(1) as threads:
         other = threads.submit(worker.save)
-        with pytest.raises(ValueError, match=r"of 2 workers only \[1\] gave an iterator"):
+        with pytest.raises(ValueError, match=r"of 2 workers, only \[1\] passed an iterator"):
             chief.save()
         barrier.abort()  # which a caller's collectives do when a worker dies
         assert isinstance(other.exception(), threading.BrokenBarrierError)
@@ -415,7 +425,7 @@ def test_a_place_that_only_some_workers_give_is_refused(tmp_path):
         ({"num_workers": 2}, "2 workers need a barrier"),
     ],
 )
-def test_bad_arguments(tmp_path, arguments, message):
+def test_refuses_arguments_out_of_range(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         ToyRun(tmp_path, **arguments)
 
@@ -453,7 +463,7 @@ def test_a_full_disk_is_an_error_and_older_checkpoints_remain(tmp_path):
     assert len(outcomes) == 8
     for (message, files), name in zip(outcomes, 4 * ["step_00000030", "best_00000030"], strict=True):
         assert f"the checkpoint {tmp_path / name} could not be written: " in message
-        assert "File too large. The newest is still that of step 20. Free space there, or" in message
+        assert "File too large. The newest is still of step 20. Free space or fix" in message
         assert files == ["best_00000010", "step_00000010", "step_00000020"]
     assert ToyRun(tmp_path, shape=(100, 100)).restore()["step"] == 30
 
