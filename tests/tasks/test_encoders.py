@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from tests.tasks import test_squad, test_swag
+from tests.tasks import test_swag
 from tests.tasks.test_glue import run
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
@@ -66,24 +66,6 @@ def test_run_has_one_encoder(toy_glue, toy_checkpoint, tmp_path):
         run("sst2", "train", toy_glue, folder, toy_checkpoint, encoder=other)
 
 
-def test_interrupted_run_resumes_to_the_same_weights(toy_glue, toy_checkpoint, tmp_path, monkeypatch):
-    given = {"epochs": 2, "encoder": "left_to_right_bilstm", "checkpoint_every": 4}
-    run("sst2", "train", toy_glue, tmp_path / "whole", toy_checkpoint, **given)
-    with monkeypatch.context() as patch:
-        patch.setattr("keras_bert.finetuning.classification_task.ClassificationTask.split_metrics", interrupt)
-        with pytest.raises(SystemExit, match="interrupted; re-run the same command to resume"):
-            run("sst2", "train", toy_glue, tmp_path / "parts", toy_checkpoint, **given)
-    assert [path.name for path in (tmp_path / "parts" / "checkpoints").glob("step_*")]
-    run("sst2", "train", toy_glue, tmp_path / "parts", toy_checkpoint, **given)
-    whole, parts = (read_checkpoint(tmp_path / name / "model").arrays for name in ("whole", "parts"))
-    for path, array in whole.items():
-        np.testing.assert_allclose(parts[path], array, atol=1e-6, err_msg=path)
-
-
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-
 def test_checkpoints_of_one_direction_each(toy_glue, directions, tmp_path):
     left, right = directions
     given = {"encoder": "two_directions", "init_checkpoint_right_to_left": right}
@@ -111,17 +93,6 @@ def test_checkpoints_that_do_not_fit_the_encoder_are_refused(toy_glue, direction
         with pytest.raises(SystemExit, match=message):
             run("sst2", "train", toy_glue, tmp_path / "run", start, **given)
     assert not (tmp_path / "run").exists()
-
-
-def test_left_to_right_encoder_answers_questions(toy_checkpoint, tmp_path):
-    files = {
-        name: test_squad.make_file(tmp_path / f"{name}.json", number, "1.1", seed)
-        for seed, (name, number) in enumerate({"train": 200, "eval": 40}.items())
-    }
-    given = {"encoder": "left_to_right"}
-    found = test_squad.run("1.1", "train,eval", files, tmp_path / "run", toy_checkpoint, **given)["evaluation"]
-    assert found["eval/f1"] > 0.8
-    assert test_squad.run(None, "eval", files, tmp_path / "run", given={})["evaluation"] == found
 
 
 def test_two_directions_choose_continuations(toy_checkpoint, tmp_path):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.formats.squad_files import read_squad, write_squad
-from keras_bert.data.formats.triviaqa import squad_articles
+from keras_bert.data.formats.squad_files import read_squad
 from keras_bert.finetuning.question_answering_task import QuestionAnsweringSettings, QuestionAnsweringTask
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.run_models import saved_configuration
@@ -14,7 +13,6 @@ from keras_bert.finetuning.task import TaskData
 from keras_bert.io.atomic_write import write_json
 from keras_bert.metrics.squad_scores import squad_metrics
 from tasks import squad
-from tests.data.formats.triviaqa_files import write_triviaqa
 from tests.tasks import programs
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
 
@@ -62,7 +60,7 @@ def finished(request, tmp_path_factory, toy_checkpoint):
 
 
 @pytest.mark.slow
-def test_it_learns_to_answer(finished):
+def test_learns_to_answer(finished):
     version, _, folder = finished
     metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
     assert metrics["exact_match"] > 0.8
@@ -73,7 +71,7 @@ def test_it_learns_to_answer(finished):
 
 
 @pytest.mark.slow
-def test_the_files_of_answers_have_the_scores_that_are_reported(finished):
+def test_written_answers_have_the_reported_scores(finished):
     version, files, folder = finished
     metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
     right = {question.id: question.answers for question in read_squad(files["eval"], version)}
@@ -84,7 +82,7 @@ def test_the_files_of_answers_have_the_scores_that_are_reported(finished):
 
 
 @pytest.mark.slow
-def test_what_is_served_answers_as_the_files_do(finished):
+def test_exported_model_answers_as_in_the_files(finished):
     version, files, folder = finished
     signature = tf.saved_model.load(str(folder / "saved_model" / "1")).signatures["serving_default"]
     questions = list(read_squad(files["eval"], version))
@@ -98,13 +96,13 @@ def test_what_is_served_answers_as_the_files_do(finished):
 
 
 @pytest.mark.slow
-def test_a_finished_run_can_be_used_again(finished):
+def test_finished_run_keeps_its_version_and_windows(finished):
     _, files, folder = finished
     again = run(None, "eval", files, folder, given={})["evaluation"]  # it knows its version, windows and answers
     assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
 
 
-def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
+def test_predictions_and_exports_use_the_threshold_of_training(tmp_path):
     def export_settings(run_dir, init_checkpoint=None, **given):
         saved = QuestionAnsweringSettings.recorded(saved_configuration(run_dir, init_checkpoint))
         task = QuestionAnsweringTask(QuestionAnsweringSettings(**{**saved, **given}), TaskData())
@@ -126,36 +124,6 @@ def test_predictions_and_exports_take_the_threshold_of_training(tmp_path):
     assert export_settings(trained, version="1.1")["null_threshold"] is None
     with pytest.raises(ValueError, match=r"unknown version of SQuAD: give version=1\.1"):
         export_settings(neither)
-
-
-@pytest.mark.slow
-def test_a_model_of_triviaqa_goes_on_with_squad(tmp_path, toy_checkpoint):
-    contexts = [
-        paragraph["context"]
-        for article in json.loads(make_file(tmp_path / "train.json", 200, "1.1", 0).read_text())["data"]
-        for paragraph in article["paragraphs"]
-    ]
-    evidence = {f"wikipedia/{number}.txt": context.encode() for number, context in enumerate(contexts)}
-    questions = [
-        {
-            "QuestionId": f"q{number}",
-            "Question": "good film ?",
-            "Answer": {"Value": word.upper(), "Aliases": [word]},
-            "EntityPages": [{"Filename": f"{number}.txt"}],
-        }
-        for number, context in enumerate(contexts)
-        for word in set(context.split()) & set(GOOD_WORDS)
-    ]
-    write_squad(tmp_path / "triviaqa.json", squad_articles(*write_triviaqa(tmp_path, questions, evidence)))
-    squad = make_file(tmp_path / "squad.json", 40, "1.1", 1)
-    # Enough for the first run, and so little for the second that it stays at what it began with.
-    run("1.1", "train", {"train": tmp_path / "triviaqa.json", "eval": squad}, tmp_path / "triviaqa", toy_checkpoint)
-    arguments = {"epochs": 1, "learning_rate": 1e-9}
-    files = {"train": squad, "eval": squad}
-    for start, expected in ((tmp_path / "triviaqa", True), (toy_checkpoint, False)):
-        run_dir = tmp_path / f"squad_from_{start.name}"
-        result = run("1.1", "train", files, run_dir, start, **arguments)
-        assert (result["best"]["metrics"]["eval/exact_match"] > 0.8) == expected
 
 
 def test_modes_need_their_files():

@@ -44,7 +44,7 @@ def finished(tmp_path_factory, toy_checkpoint):
 
 
 @pytest.mark.slow
-def test_it_learns_to_choose(finished):
+def test_learns_to_choose(finished):
     _, folder = finished
     report = json.loads((folder / "evaluation.json").read_text())["eval"]
     assert report["accuracy"] > 0.8
@@ -55,7 +55,7 @@ def test_it_learns_to_choose(finished):
 
 
 @pytest.mark.slow
-def test_predictions_are_what_is_served(finished):
+def test_exported_model_predicts_as_in_the_files(finished):
     files, folder = finished
     with open(folder / "predictions" / "predict.tsv") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -73,14 +73,14 @@ def test_predictions_are_what_is_served(finished):
 
 
 @pytest.mark.slow
-def test_a_fold_of_codah(tmp_path, toy_checkpoint):
+def test_run_keeps_its_fold_of_codah(tmp_path, toy_checkpoint):
     file = make_codah(tmp_path / "codah.tsv", 100, 2)
     run("train,eval", tmp_path / "run", toy_checkpoint, train_file=file, fold=1)
     report = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert [report[split]["questions"] for split in ("dev", "test")] == [20, 20]
     assert sum(category["questions"] for category in report["test"]["by_category"].values()) == 20
     assert json.loads((tmp_path / "run" / "results.json").read_text())["configuration"]["fold"] == 1
-    # The run knows its fold, and is not judged by what it was trained on.
+    # The run keeps its fold, and is not evaluated on examples that it was trained on.
     again = run("eval", tmp_path / "run", train_file=file)["evaluation"]
     assert again["test/accuracy"] == report["test"]["accuracy"]
     for given in ({"fold": 0}, {"fold": 1, "fold_seed": 2}):

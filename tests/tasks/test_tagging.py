@@ -40,9 +40,9 @@ def recipe(checkpoint):
     return FineTuningRecipe(init_checkpoint=checkpoint, max_seq_length=16)
 
 
-@pytest.fixture(scope="module", params=[False, True])
-def finished(request, tmp_path_factory, toy_checkpoint):
-    """A run that did everything, without or with the text around the sentences: its files and folder."""
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, toy_checkpoint):
+    """Files and folder of a run with all modes, and with the text around the sentences."""
     folder = tmp_path_factory.mktemp("tagging")
     num_sentences = {"train": 250, "dev": 30, "test": 20}
     files = {
@@ -54,14 +54,14 @@ def finished(request, tmp_path_factory, toy_checkpoint):
         "train,eval,predict,export",
         folder / "run",
         toy_checkpoint,
-        document_context=request.param,
+        document_context=True,
         **files,
     )
     return files, folder / "run"
 
 
 @pytest.mark.slow
-def test_it_learns_to_tag(finished):
+def test_learns_to_tag(finished):
     _, folder = finished
     report = json.loads((folder / "evaluation.json").read_text())
     assert report["dev"]["micro"]["f1"] > 0.7
@@ -74,7 +74,7 @@ def test_it_learns_to_tag(finished):
 
 
 @pytest.mark.slow
-def test_the_files_of_tags_have_the_scores_that_are_reported(finished):
+def test_written_tags_have_the_reported_scores(finished):
     files, folder = finished
     report = json.loads((folder / "evaluation.json").read_text())
     true = list(read_conll(files["test_file"]))
@@ -87,14 +87,13 @@ def test_the_files_of_tags_have_the_scores_that_are_reported(finished):
 
 
 @pytest.mark.slow
-def test_what_is_served_tags_as_the_files_do(finished):
+def test_exported_model_tags_as_in_the_files(finished):
     _, folder = finished
     signature = tf.saved_model.load(str(folder / "saved_model" / "1")).signatures["words"]
-    with_context = json.loads((folder / "configuration.json").read_text())["document_context"]
     # What was read together is served together.
     together = {}
-    for number, sentence in enumerate(read_conll(folder / "predictions" / "predict.conll")):
-        together.setdefault(sentence.document if with_context else number, []).append(sentence)
+    for sentence in read_conll(folder / "predictions" / "predict.conll"):
+        together.setdefault(sentence.document, []).append(sentence)
     words, tags = (
         [[item for sentence in sentences for item in getattr(sentence, name)] for sentences in together.values()]
         for name in ("tokens", "tags")
@@ -105,7 +104,7 @@ def test_what_is_served_tags_as_the_files_do(finished):
 
 
 @pytest.mark.slow
-def test_a_finished_run_knows_its_form(finished):
+def test_finished_run_keeps_its_settings(finished):
     files, folder = finished
     again = run("eval", folder, test_file=files["test_file"])["evaluation"]
     assert again["test/f1"] == json.loads((folder / "evaluation.json").read_text())["test"]["micro"]["f1"]
@@ -127,13 +126,13 @@ def test_parts_of_speech(tmp_path, toy_checkpoint):
     assert results["configuration"]["scheme"] == "plain"
 
 
-def test_a_checkpoint_that_no_run_trained_has_the_scheme_of_the_file(tmp_path):
+def test_scheme_is_detected_without_a_run(tmp_path):
     sentence = TaggedSentence(("it", "is", "good"), ("PRON", "AUX", "ADJ"), 0, 1)
     write_conll(tmp_path / "dev.conll", [sentence])
     assert make_task(["eval"], dev_file=(str(tmp_path / "dev.conll"),)).score == "dev/token_accuracy"
 
 
-def test_every_word_has_the_same_say_in_whichever_batch(tmp_path, toy_checkpoint):
+def test_every_word_counts_the_same_in_any_batch(tmp_path, toy_checkpoint):
     files = {f"{name}_file": make_file(tmp_path / f"{name}.conll", 30, 0) for name in ("train", "dev")}
     task = make_task(["train"], **files)
     model = task.new_model(recipe(toy_checkpoint), FineTuningRuntime())
@@ -145,7 +144,7 @@ def test_every_word_has_the_same_say_in_whichever_batch(tmp_path, toy_checkpoint
     assert mean_loss_weights(model, examples, BatchPlan(examples.lengths, batch_size=8, bucket_step=None)) is None
 
 
-def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):
+def test_unknown_tag_is_reported_with_its_line(tmp_path, toy_checkpoint):
     train = make_file(tmp_path / "train.conll", 20, 0)
     dev = tmp_path / "dev.conll"
     dev.write_text("good\tB-good\n\nplain\tB-ugly\nfilm\tO\n\nbad\tB-bad\n")
@@ -157,7 +156,7 @@ def test_an_unknown_tag_is_named_with_its_line(tmp_path, toy_checkpoint):
     assert task._tokenized["dev"][1].lengths.tolist() == [1, 1]
 
 
-def test_what_cannot_be_is_refused(tmp_path, toy_checkpoint):
+def test_reports_data_that_cannot_be_used(tmp_path, toy_checkpoint):
     file = make_file(tmp_path / "train.conll", 20, 0)
     with pytest.raises(SystemExit, match="no labelled examples to choose the best model by; give --dev_file"):
         run("train", tmp_path / "run", toy_checkpoint, train_file=file)
