@@ -155,8 +155,8 @@ class ClassificationTask(FineTuningTask):
         """True values, predictions and metrics of an evaluation split."""
         tokenized = self._tokenize(split, self.data.evaluation[split], model)
         predictions = self._predict(model, tokenized, batch_size)[1]
-        self._warn_of_one_class(model, split, tokenized.labels, predictions)
         true_values = self._true_values(tokenized)
+        self._warn_of_one_class(model, split, true_values, predictions)
         return true_values, predictions, self.metrics(true_values, predictions, len(model.labels))
 
     def _predict(
@@ -172,6 +172,7 @@ class ClassificationTask(FineTuningTask):
         return probabilities, logits[:, 0]
 
     def _true_values(self, tokenized: TokenizedExamples) -> np.ndarray:
+        assert tokenized.labels is not None
         if self.problem_type == MULTI_LABEL:
             return tokenized.labels.astype("int32")
         return tokenized.labels[:, 0] if self.problem_type == REGRESSION else tokenized.labels

@@ -76,7 +76,7 @@ class GlueClassification(ClassificationTask):
                 prediction=read(glue.test_splits) if "predict" in modes else {},
                 bad_rows=bad_rows,
             ),
-            labels=None if glue.is_regression else list(glue.labels),
+            labels=None if glue.labels is None else list(glue.labels),
             problem_type=REGRESSION if glue.is_regression else SINGLE_LABEL,
             is_pair=glue.is_pair,
             models_of=("ax", "mnli") if settings.task == "ax" else (),

@@ -125,6 +125,7 @@ class MultipleChoiceTask(FineTuningTask):
     def split_metrics(self, model: BertMultipleChoice, split: str, batch_size: int) -> Metrics:
         _, tokenized = self._tokenize_labelled(split, model)
         choices = model.predict(tokenized, batch_size).argmax(axis=1)
+        assert tokenized.labels is not None
         return {"accuracy": accuracy(tokenized.labels, choices)}
 
     def report(self, model: BertMultipleChoice, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
@@ -187,7 +188,7 @@ class MultipleChoiceTask(FineTuningTask):
                 [question.prompt for question in questions],
                 [question.choices for question in questions],
                 model.preprocessor,
-                [question.label for question in questions] if with_labels else None,
+                [question.label for question in questions if question.label is not None] if with_labels else None,
             )
             logging.info("%s: %d questions of %d choices", split, len(tokenized), tokenized.num_choices)
             log_long_texts(tokenized.token_counts, model.preprocessor)
