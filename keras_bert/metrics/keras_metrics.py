@@ -318,23 +318,10 @@ class SpearmanCorrelation(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenAccuracy(keras.metrics.Metric):
-    """Accuracy of labeled tokens.
+    """Accuracy of the tokens that have a label, 0 if none has one.
 
-    The result is 0 if no token has a label.
-
-    Args:
-        name: name in logs.
-        dtype: has no effect; counts are float64.
-
-    Call arguments:
-        y_true: int labels `[batch, length]`, -1 for tokens without a label, which are ignored.
-        y_pred: logits `[batch, length, labels]`.
-        sample_weight: weights `[batch]`, or None.
-
-    Raises:
-        ValueError: the shape of an input does not match.
-
-    Example:
+    `y_true` are int labels `[batch, length]`, -1 for tokens without a label; `y_pred` are logits `[batch, length,
+    labels]`; `sample_weight` are weights `[batch]`, or None.
 
     >>> metric = TokenAccuracy()
     >>> metric.update_state([[-1, 1, 0, -1]], [[[9.0, 0.0], [1.0, 2.0], [1.0, 2.0], [9.0, 0.0]]])

@@ -8,7 +8,6 @@ import pytest
 import tokenizers
 
 from keras_bert.text import vocabulary_learner
-from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary_learner import VocabularyLearner, measure_coverage
 from keras_bert.text.word_counter import WordCounter
@@ -57,7 +56,7 @@ def reference_vocabulary(word_counts, vocab_size, min_frequency):
     return entries
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_vocabulary_equals_the_reference(seed):
     generator = random.Random(seed)
     letters = "abcdef"[: generator.randint(3, 6)]
@@ -85,13 +84,6 @@ def test_special_tokens_are_ordered_as_in_the_released_vocabularies(vocabularies
     assert VocabularyLearner(40).learn(COUNTS)[:5] == SPECIAL
 
 
-def test_tokenizer_and_preprocessor_take_the_vocabulary():
-    tokenizer = BertTokenizer(VocabularyLearner(40).learn(COUNTS), lower_case=True)
-    packed = BertPreprocessor(tokenizer, sequence_length=8)(["Lowest!", "new"])
-    assert tokenizer.mask_id == 4
-    assert tokenizer.unk_id not in packed["token_ids"].numpy()
-
-
 def test_vocabulary_has_exactly_the_requested_size():
     counts = random_words(random.Random(1), "abcdefgh", number=2_000, max_count=9)
     for size in (100, 500, 1_001):
@@ -101,9 +93,8 @@ def test_vocabulary_has_exactly_the_requested_size():
 
 def test_error_names_the_smallest_possible_size():
     smallest = len(SPECIAL) + len(CHARACTERS)
-    with pytest.raises(
-        ValueError, match=f"must be at least {smallest} .* 12 characters, and 8 .*Received: {smallest - 1}"
-    ):
+    message = f"must be at least {smallest} .* 12 characters, and 8 .*Received: {smallest - 1}"
+    with pytest.raises(ValueError, match=message):
         VocabularyLearner(smallest - 1).learn(COUNTS)
     assert VocabularyLearner(smallest).learn(COUNTS) == [*SPECIAL, *CHARACTERS]
 
@@ -116,8 +107,11 @@ def test_small_texts_give_a_smaller_vocabulary_and_a_warning(caplog):
     assert len(VocabularyLearner(1_000, min_frequency=10).learn(COUNTS)) < len(learned)
 
 
-def test_words_of_single_characters():
-    assert VocabularyLearner(100).learn({"中": 3, "文": 1, "!": 1}) == [*SPECIAL, "!", "中", "文"]
+def test_words_of_single_characters(caplog):
+    counts = {chr(code_point): 1 for code_point in range(0x4E00, 0x4E00 + 3_000)}
+    with caplog.at_level(logging.WARNING, logger="absl"):
+        assert VocabularyLearner(3_005).learn(counts) == [*SPECIAL, *counts]
+    assert caplog.text == ""
 
 
 def test_limit_alphabet_drops_rare_characters_with_a_warning(caplog):
@@ -135,13 +129,6 @@ def test_limit_alphabet_drops_rare_characters_with_a_warning(caplog):
         "##b",
         "ab",
     ]
-
-
-def test_keeps_all_characters_by_default(caplog):
-    counts = {chr(code_point): 1 for code_point in range(0x4E00, 0x4E00 + 3_000)}
-    with caplog.at_level(logging.WARNING, logger="absl"):
-        assert VocabularyLearner(3_005).learn(counts)[5:] == list(counts)
-    assert caplog.text == ""
 
 
 def test_large_counts_are_divided(monkeypatch):
