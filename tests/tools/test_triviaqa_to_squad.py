@@ -85,7 +85,7 @@ def test_the_input_is_not_replaced(trivia):
 
 def test_an_error_leaves_no_file(trivia):
     (trivia / "evidence" / "wikipedia" / "Late.txt").unlink()
-    with pytest.raises(BadRowError, match=r"question made_2 names 'Late\.txt', which is no file in .*skip_bad_rows"):
+    with pytest.raises(BadRowError, match=r"question made_2 names 'Late\.txt', a file missing in .*skip_bad_rows"):
         convert(trivia)
     assert sorted(path.name for path in trivia.iterdir()) == ["evidence", "web-train.json"]
 

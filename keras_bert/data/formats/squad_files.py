@@ -1,11 +1,13 @@
-"""SQuAD's files (arXiv 1606.05250, arXiv 1806.03822): questions, the contexts they are asked of, and the answers."""
+"""SQuAD's files (arXiv 1606.05250, arXiv 1806.03822): questions, their contexts, and the answers."""
 
 import bisect
 import functools
 import json
 import operator
 import re
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from keras_bert.data.example_stream import ExampleStream
 from keras_bert.data.formats.text_lines import check_is_file, check_text, parse_json
@@ -13,6 +15,7 @@ from keras_bert.io.atomic_write import atomic_text_file
 from keras_bert.io.row_errors import BadRows, quotation
 from keras_bert.metrics.squad_scores import VERSIONS
 from keras_bert.text.words import WORD_SEPARATORS
+from keras_bert.typing import PathLike
 
 _WORD = re.compile(f"[^{WORD_SEPARATORS}]+")
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,\]}]+)')
@@ -24,19 +27,14 @@ class SquadQuestion(NamedTuple):
     Source: `SquadExample` in google-research/bert run_squad.py.
 
     Args:
-        id: str, which no other question of the file has.
-        question: str.
-        context: str, the paragraph that the question is about.
-        answers: tuple of str, the right answers; empty where there is none, or none is known.
-        is_impossible: bool, whether the context does not answer the question.
-        first_word: int or None. The word of the context, from 0, in which the first of the answers begins; -1 where the
-            question is impossible. None unless the file was read to train on.
-        last_word: int or None. The word in which that answer ends.
-
-    Example:
-
-    >>> SquadQuestion("q1", "Where?", "In Paris.", ("Paris",), False, 1, 1).answers
-    ('Paris',)
+        id: Unique in its file.
+        question: The question.
+        context: The paragraph that the question is about.
+        answers: The correct answers; empty if there is none, or none is known.
+        is_impossible: Whether the context does not answer the question.
+        first_word: Index of the word of the context in which the first answer starts; -1 if the question is impossible,
+            None unless the file was read for training.
+        last_word: Index of the word in which that answer ends.
     """
 
     id: str
@@ -48,28 +46,32 @@ class SquadQuestion(NamedTuple):
     last_word: int | None
 
 
-def read_squad(path, version="1.1", to_train=False, bad_rows=None, to_evaluate=False):
-    """The questions of a file.
+def read_squad(
+    path: PathLike,
+    version: str = "1.1",
+    to_train: bool = False,
+    bad_rows: BadRows | None = None,
+    to_evaluate: bool = False,
+) -> ExampleStream[SquadQuestion]:
+    """Reads the questions of a file.
 
     Source: `read_squad_examples` in google-research/bert run_squad.py. Differs from BERT: of several answers, which the
-    original refuses to train on, the first one is taken.
+    original refuses to train on, the first one is used.
 
     Args:
-        path: str or Path. A JSON file in SQuAD's form.
-        version: str. "1.1", in which every question has an answer, or "2.0", in which some are impossible.
-        to_train: bool. Whether the words of the answers are looked for in the context.
-        bad_rows: a `BadRows`, told of questions that lack a part, have the id of another, or, where they are to be
-            trained on, an answer that is empty or not in the context. None takes the first one for an error.
-        to_evaluate: bool. Whether the answers are to score others. Under version 1.1 a question without any is a bad
-            row then, as it is where it is to be trained on.
-
-    Returns:
-        `ExampleStream` of `SquadQuestion`.
+        path: A JSON file in SQuAD's format.
+        version: "1.1", in which every question has an answer, or "2.0", in which some are impossible.
+        to_train: Whether to find the words of the answers in the context.
+        bad_rows: Policy for questions that lack a field, repeat an id, or, for training, have an answer that is empty
+            or not in the context; None raises an error for the first one.
+        to_evaluate: Whether the answers are to be scored against. In version 1.1, a question without an answer is then
+            invalid, as it is for training.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the version is unknown, or, when it is read, the file is not in SQuAD's form or has no questions.
-        BadRowError: when a bad question is read, unless `bad_rows` skips it.
+        ValueError: if the version is unknown, or, when it is read, the file is not in SQuAD's format or has no
+            questions.
+        BadRowError: when an invalid question is read, unless `bad_rows` skips it.
 
     Example:
 
@@ -83,28 +85,21 @@ def read_squad(path, version="1.1", to_train=False, bad_rows=None, to_evaluate=F
         raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
     path = check_is_file(path)
     bad_rows = BadRows() if bad_rows is None else bad_rows
-    return ExampleStream(functools.partial(_read, path, version, to_train, bad_rows, to_evaluate), str(path))
+    needs_answers = version == "1.1" and (to_train or to_evaluate)
+    return ExampleStream(functools.partial(_read, path, needs_answers, to_train, bad_rows), str(path))
 
 
-def write_squad(path, articles, overwrite=False):
-    """Writes a file in SQuAD's form, version 1.1, with an article on every line; only one is in memory at a time.
+def write_squad(path: PathLike, articles: Iterable[Mapping[str, Any]], overwrite: bool = False) -> None:
+    """Writes a file in the format of SQuAD 1.1, one article per line; only one article is in memory at a time.
 
     Args:
-        path: str or Path.
-        articles: iterable of dict: {"title": str, "paragraphs": [{"context": str, "qas": [...]}]}.
-        overwrite: bool. Whether a file that exists may be replaced.
+        path: The file to write.
+        articles: Dicts {"title": str, "paragraphs": [{"context": str, "qas": [...]}]}.
+        overwrite: Whether to replace an existing file.
 
     Raises:
-        FileExistsError: if the file exists and may not be replaced.
-        ValueError: if there are no articles; no file is written then.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.json"
-    >>> question = {"id": "q1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 3}]}
-    >>> write_squad(path, [{"title": "Paris", "paragraphs": [{"context": "In Paris.", "qas": [question]}]}])
-    >>> next(iter(read_squad(path))).answers
-    ('Paris',)
+        FileExistsError: if the file exists and `overwrite` is False.
+        ValueError: if there are no articles; the file is not written then.
     """
     with atomic_text_file(path, overwrite) as file:
         file.write('{"version": "1.1", "data": [')
@@ -112,22 +107,14 @@ def write_squad(path, articles, overwrite=False):
         for number, article in enumerate(articles, start=1):
             file.write((",\n" if number > 1 else "\n") + json.dumps(article, ensure_ascii=False))
         if not number:
-            raise ValueError(f"there are no articles for {path}, which is not written")
+            raise ValueError(f"there are no articles to write to {path}")
         file.write("\n]}\n")
 
 
-def word_spans(context):
-    """Where the words of a context stand, as SQuAD's answers count words.
+def word_spans(context: str) -> list[tuple[int, int]]:
+    """Finds the words of a context, in which SQuAD's answers are counted, as (first character, last character + 1).
 
     Source: `read_squad_examples` in google-research/bert run_squad.py.
-
-    Args:
-        context: str.
-
-    Returns:
-        list of pairs of int, the first character of each word and one past its last.
-
-    Example:
 
     >>> word_spans("In  Paris.")
     [(0, 2), (4, 10)]
@@ -135,20 +122,17 @@ def word_spans(context):
     return [match.span() for match in _WORD.finditer(context)]
 
 
-def question_of_span(identifier, question, context, span):
-    """A question whose answer is known by its place.
+def question_of_span(identifier: str, question: str, context: str, span: Any) -> SquadQuestion:
+    """Makes a question whose answer is given by its position.
 
     Args:
-        identifier: str, of the question.
-        question, context: str.
-        span: pair of int, the answer's first character in the context and one past its last; None for an impossible
-            question.
-
-    Returns:
-        `SquadQuestion`, with the words of the answer.
+        identifier: Id of the question.
+        question: The question.
+        context: The paragraph with the answer.
+        span: First character of the answer in the context, and last character + 1; None for an impossible question.
 
     Raises:
-        ValueError: if the span is no pair of whole numbers, or no part of the context.
+        ValueError: if the span is not a pair of integers, or is not a part of the context.
 
     Example:
 
@@ -161,79 +145,81 @@ def question_of_span(identifier, question, context, span):
         start, end = map(operator.index, span)
     except (TypeError, ValueError):
         raise ValueError(
-            "an answer is given by two whole numbers, its first character in the context and one past its last, or is "
-            f"None where there is none; question {identifier} has {span!r}"
+            "an answer must be two integers, its first character in the context and its last one + 1, or None if there "
+            f"is no answer; question {identifier} has {span!r}"
         ) from None
     if not 0 <= start < end <= len(context) or {context[start], context[end - 1]} & set(WORD_SEPARATORS):
         raise ValueError(
-            f"an answer is a part of its context, from its first character to one past its last, neither of them a "
-            f"space; question {identifier} has {span!r} in a context of {len(context)} characters"
+            "an answer must be a part of its context that starts and ends with a character other than a space; "
+            f"question {identifier} has {span!r} in a context of {len(context)} characters"
         )
     words = word_spans(context)
     first, last = _word_at(words, start), _word_at(words, end - 1)
     return SquadQuestion(identifier, question, context, (context[start:end],), False, first, last)
 
 
-def _read(path, version, to_train, bad_rows, to_evaluate):
+def _read(path: Path, needs_answers: bool, to_train: bool, bad_rows: BadRows) -> Iterator[SquadQuestion]:
+    # Invalid bytes become halves of surrogate pairs, which `check_text` finds in the values of a question.
     text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    lines_of_ids = functools.cache(lambda: _lines_of_ids(text))  # made when the first bad question is found
-    seen = set()
-    row = 0
-    for where, paragraph in _paragraphs(path, parse_json(path, text)):
+    lines_of_ids = functools.cache(lambda: _find_ids(text))  # computed for the first invalid question
+    seen: set[str] = set()
+    num_questions = 0
+    for location, paragraph in _paragraphs(path, parse_json(path, text)):
         words = None
         for number, entry in enumerate(paragraph["qas"], start=1):
-            row += 1
+            num_questions += 1
             try:
-                question = _question(entry, paragraph["context"], seen)
-                if version == "1.1" and (to_train or to_evaluate):
-                    _check_has_answer(question)
+                question = _parse_question(entry, paragraph["context"], seen)
+                if needs_answers and not question.answers:
+                    raise ValueError(
+                        f"{question.id} has no answer, and every question of version 1.1 to train or evaluate on must "
+                        "have one; only version 2.0 has impossible questions"
+                    )
                 if to_train:
                     words = words or word_spans(question.context)
-                    first, last = _words_of_answer(entry, question, words)
+                    first, last = _find_answer_words(entry, question, words)
                     question = question._replace(first_word=first, last_word=last)
             except ValueError as error:
                 line = _line_of(entry, seen, lines_of_ids())
-                bad_rows.report(path, line, f"question {number} of {where}: {error}", row)
+                bad_rows.report(path, line, f"question {number} of {location}: {error}", num_questions)
             else:
                 seen.add(question.id)
                 yield question
-    if not row:
+    if not num_questions:
         raise ValueError(f"{path} has no questions")
 
 
-def _paragraphs(path, content):
-    """Pairs of a paragraph's place, in words, and the paragraph."""
+def _paragraphs(path: Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the location of each paragraph, for messages, and the paragraph."""
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
         raise ValueError(
-            f'{path} is not in SQuAD\'s form: {{"data": [{{"paragraphs": [...]}}]}}; got {quotation(content)}'
+            f'{path} is not in SQuAD\'s format: {{"data": [{{"paragraphs": [...]}}]}}; got {quotation(content)}'
         )
     for number, article in enumerate(articles, start=1):
         paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
         if not isinstance(paragraphs, list):
-            raise ValueError(f"{path}: article {number} has no list of paragraphs, but is {quotation(article)}")
-        for place, paragraph in enumerate(paragraphs, start=1):
-            where = f"paragraph {place} of article {number}"
+            raise ValueError(f"{path}: article {number} has no list of paragraphs: {quotation(article)}")
+        for index, paragraph in enumerate(paragraphs, start=1):
+            location = f"paragraph {index} of article {number}"
             if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
-                raise ValueError(f"{path}: {where} has no list of questions (qas), but is {quotation(paragraph)}")
+                raise ValueError(f"{path}: {location} has no list of questions (qas): {quotation(paragraph)}")
             if not isinstance(paragraph.get("context"), str):
-                raise ValueError(f"{path}: {where} has no context, but is {quotation(paragraph)}")
-            yield where, paragraph
+                raise ValueError(f"{path}: {location} has no context: {quotation(paragraph)}")
+            yield location, paragraph
 
 
-def _question(entry, context, seen):
+def _parse_question(entry: Any, context: str, seen: set[str]) -> SquadQuestion:
     if not isinstance(entry, dict):
         raise ValueError(f"must be a JSON object, got {quotation(entry)}")
     for name in ("id", "question"):
-        if not isinstance(entry.get(name), str):
-            raise ValueError(f"must have a text {name!r}, got {quotation(entry.get(name))}")
-        check_text(name, entry[name])
+        check_text(name, entry.get(name))
     check_text("context", context)
     if entry["id"] in seen:
-        raise ValueError(f"the id {entry['id']!r} is that of an earlier question; predictions are told apart by it")
+        raise ValueError(f"an earlier question has the same id {entry['id']!r}; ids must be unique")
     answers = entry.get("answers") or []
     if not isinstance(answers, list) or not all(
-        isinstance(a, dict) and isinstance(a.get("text"), str) for a in answers
+        isinstance(answer, dict) and isinstance(answer.get("text"), str) for answer in answers
     ):
         raise ValueError(f"answers must be a list of objects with a text, got {quotation(answers)}")
     is_impossible = entry.get("is_impossible") is True
@@ -243,16 +229,10 @@ def _question(entry, context, seen):
     return SquadQuestion(entry["id"], entry["question"], context, texts, is_impossible, None, None)
 
 
-def _check_has_answer(question):
-    if not question.answers:
-        raise ValueError(
-            f"{question.id} has no answer, and every question of version 1.1 that is trained or evaluated on must have "
-            "one; impossible ones are those of version 2.0"
-        )
-
-
-def _words_of_answer(entry, question, words):
-    """The first and last word of the answer to train on."""
+def _find_answer_words(
+    entry: Mapping[str, Any], question: SquadQuestion, words: Sequence[tuple[int, int]]
+) -> tuple[int, int]:
+    """Returns the indices of the first and last word of the answer to train on."""
     if question.is_impossible:
         return -1, -1
     if not question.answers:
@@ -262,38 +242,38 @@ def _words_of_answer(entry, question, words):
         raise ValueError(f"answer_start must be a number of characters, got {quotation(start)}")
     if not answer.strip():
         raise ValueError(f"the answer to train on is empty: {quotation(answer)}")
-    first, last = (_word_at(words, place) for place in (start, start + len(answer) - 1))
-    between = " ".join(question.context[slice(*word)] for word in words[first : last + 1]) if first >= 0 else ""
+    first, last = (_word_at(words, position) for position in (start, start + len(answer) - 1))
+    found = " ".join(question.context[slice(*word)] for word in words[first : last + 1]) if first >= 0 else ""
     # By words, as the original does: an answer with a no-break space, for example, is not found.
-    if " ".join(answer.split()) not in between or start + len(answer) > len(question.context):
+    if " ".join(answer.split()) not in found or start + len(answer) > len(question.context):
         raise ValueError(
-            f"the answer {quotation(answer)} is not in the context at {start}: there is {quotation(between)}"
+            f"the answer {quotation(answer)} is not in the context at {start}, where there is {quotation(found)}"
         )
     return first, last
 
 
-def _word_at(words, place):
-    """The number of the word that holds the character at `place`, or of the one before; -1 if there is none."""
-    return bisect.bisect_right(words, place, key=lambda word: word[0]) - 1
+def _word_at(words: Sequence[tuple[int, int]], position: int) -> int:
+    """Returns the index of the word that contains a character, or of the word before it; -1 if there is none."""
+    return bisect.bisect_right(words, position, key=lambda word: word[0]) - 1
 
 
-def _line_of(entry, seen, lines_of_ids):
-    """The line of a question's id; of one that is there twice, the second time."""
+def _line_of(entry: Any, seen: set[str], lines_of_ids: Mapping[str, list[int]]) -> int:
+    """Returns the line of a question's id; for a repeated id, that of its second occurrence."""
     identifier = entry.get("id") if isinstance(entry, dict) else None
     lines = lines_of_ids.get(json.dumps(identifier), [1])
     return lines[min(len(lines) - 1, 1 if isinstance(identifier, str) and identifier in seen else 0)]
 
 
-def _lines_of_ids(text):
-    """The lines on which each id stands in a file, by its JSON: dict of str to list of int."""
-    lines_of_ids = {}
-    line, place = 1, 0
+def _find_ids(text: str) -> dict[str, list[int]]:
+    """Returns the lines of each id in a file, by its JSON text."""
+    lines_of_ids: dict[str, list[int]] = {}
+    line, position = 1, 0
     for match in _ID.finditer(text):
-        line += text.count("\n", place, match.start())
-        place = match.start()
+        line += text.count("\n", position, match.start())
+        position = match.start()
         try:
             identifier = json.dumps(json.loads(match[1]))
-        except ValueError:  # a list or an object, which is cut off here
+        except ValueError:  # a list or an object, of which the expression matches only a part
             continue
         lines_of_ids.setdefault(identifier, []).append(line)
     return lines_of_ids

@@ -99,12 +99,13 @@ def decode_line(line: bytes, encoding: str = "utf-8", offset: int | None = None)
     return text
 
 
-def check_text(column: str, text: Any) -> None:
-    """Raises ValueError, with the name of the column, if a value is not a string that UTF-8 can encode."""
+def check_text(column: str, text: Any) -> str:
+    """Returns a value; raises ValueError with the column's name if it is not a string that UTF-8 can encode."""
     if not isinstance(text, str):
         raise ValueError(f"{column!r} must be a string, got {quotation(text)}")
     if not is_encodable(text):
         raise ValueError(f"{column!r} holds half of a surrogate pair or bytes that are not UTF-8: {quotation(text)}")
+    return text
 
 
 def is_encodable(text: str) -> bool:

@@ -1,19 +1,23 @@
-"""Examples from data sets that tensorflow_datasets has prepared on this machine."""
+"""Examples from datasets that tensorflow_datasets has prepared on this machine."""
 
-import functools
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
-from keras_bert.data.example_stream import ExampleStream
-from keras_bert.data.formats.glue_files import check_score, check_split, glue_task
+from keras_bert.data.example_files import text_dict
+from keras_bert.data.example_stream import Example, ExampleStream
+from keras_bert.data.formats.glue_files import GlueTask, check_score, check_split, glue_task
 from keras_bert.data.label_values import label_name, label_number
 from keras_bert.io.row_errors import quotation
+from keras_bert.typing import PathLike
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
-# The names that tensorflow_datasets gives to labels which GLUE's files write as 0 and 1 (its text/glue.py).
+# The names in tensorflow_datasets of labels that GLUE's files write as 0 and 1 (its text/glue.py).
 _GLUE_LABELS = {
     "cola": {"unacceptable": "0", "acceptable": "1"},
     "sst2": {"negative": "0", "positive": "1"},
@@ -21,7 +25,7 @@ _GLUE_LABELS = {
     "qqp": {"not_duplicate": "0", "duplicate": "1"},
     "wnli": {"not_entailment": "0", "entailment": "1"},
 }
-# Its names of the texts: mostly those of the columns of GLUE's files.
+# Its names of the texts, where they differ from the columns of GLUE's files.
 _GLUE_TEXTS = {
     "mrpc": ("sentence1", "sentence2"),
     "mnli": ("premise", "hypothesis"),
@@ -29,35 +33,32 @@ _GLUE_TEXTS = {
 }
 
 
-def read_tfds(name, split, text_columns, label_column=None, data_dir=None, index_column=None):
-    """The examples of a data set that tensorflow_datasets has prepared before; nothing is ever downloaded.
+def read_tfds(
+    name: str,
+    split: str,
+    text_columns: str | Sequence[str],
+    label_column: str | None = None,
+    data_dir: PathLike | None = None,
+    index_column: str | None = None,
+) -> ExampleStream[Example]:
+    """Reads the examples of a dataset that tensorflow_datasets has prepared before; nothing is ever downloaded.
 
-    They come in the order of the prepared files, which tensorflow_datasets has shuffled.
+    Examples come in the order of the prepared files, which tensorflow_datasets has shuffled.
 
     Args:
-        name: str. `name`, `name/configuration`, or either with a version, `name:1.0.0`; without one, the latest of
-            those that are there.
-        split: str. A split, or a part of one, such as "train[:10%]".
-        text_columns: str, the name of the feature of texts, or a pair of names.
-        label_column: str, or None for examples without labels. Class labels become their names (other whole numbers
-            their digits), several of them a list, and floats stay floats.
-        data_dir: str or Path. The folder of tensorflow_datasets; None is its own default.
-        index_column: str, the name of an integer feature that becomes `index`, or None.
-
-    Returns:
-        `ExampleStream`.
+        name: `name`, `name/configuration`, or either with a version, `name:1.0.0`; without one, the latest is read.
+        split: A split, or a part of one, such as "train[:10%]".
+        text_columns: Name of the feature of texts, or a pair of names.
+        label_column: Name of the feature of labels; None for examples without labels. Class labels become their names
+            (other integers their digits), several labels a list, and floats stay floats.
+        data_dir: The folder of tensorflow_datasets; None is its default.
+        index_column: Name of an integer feature that becomes `index`, or None.
 
     Raises:
         ImportError: if tensorflow_datasets is not installed.
-        FileNotFoundError: if the data set has not been prepared; the message says how to.
-        ValueError: if it has no such split or feature, or a feature is of another kind; and, when it is read, on an
+        FileNotFoundError: if the dataset has not been prepared; the message says how to.
+        ValueError: if there is no such split or feature, or a feature has another type; and, when it is read, for an
             example that has no label or is not UTF-8.
-
-    Example:
-
-    >>> read_tfds("my_reviews", "train", "text", data_dir=tempfile.mkdtemp())
-    Traceback (most recent call last):
-    FileNotFoundError: ...my_reviews... is not there...
     """
     names = [text_columns] if isinstance(text_columns, str) else list(text_columns)
     if len(names) not in (1, 2):
@@ -66,117 +67,114 @@ def read_tfds(name, split, text_columns, label_column=None, data_dir=None, index
     builder = tfds.builder_from_directory(_version_folder(tfds, name, data_dir))
     _check_split(name, split, builder.info.splits)
     _check_features(name, names, index_column, label_column, builder.info.features)
-    read = functools.partial(_read, tfds, builder, split, names, label_column, index_column)
+    read = partial(_read, tfds, builder, split, names, label_column, index_column)
     return ExampleStream(read, f"{name}, {split}")
 
 
-def read_glue_tfds(task, split, data_dir=None):
-    """The examples of a split of a GLUE task, as tensorflow_datasets has prepared it before.
-
-    They are those of `read_glue`, with the same labels, in another order.
+def read_glue_tfds(task: str | GlueTask, split: str, data_dir: PathLike | None = None) -> ExampleStream[Example]:
+    """Reads a split of a GLUE task that tensorflow_datasets has prepared: `read_glue`, in another order.
 
     Args:
-        task: str, or a `GlueTask`.
-        split: str. One of the task's splits, by GLUE's name ("dev", not "validation").
-        data_dir: str or Path. The folder of tensorflow_datasets; None is its own default.
-
-    Returns:
-        `ExampleStream`.
+        task: The task or its name.
+        split: One of the task's splits, with GLUE's name ("dev", not "validation").
+        data_dir: The folder of tensorflow_datasets; None is its default.
 
     Raises:
         ImportError: if tensorflow_datasets is not installed.
         FileNotFoundError: if the task has not been prepared.
         ValueError: if the task has no such split.
-
-    Example:
-
-    >>> read_glue_tfds("rte", "validation", data_dir=tempfile.mkdtemp())
-    Traceback (most recent call last):
-    ValueError: rte has no split 'validation'; its splits are ['train', 'dev', 'test']
     """
     task = glue_task(task)
     check_split(task, split)
-    name, is_test = f"glue/{task.name}", split in task.test_splits
-    texts = _GLUE_TEXTS.get(task.name, task.text_columns)
+    is_test = split in task.test_splits
     examples = read_tfds(
-        name,
+        f"glue/{task.name}",
         split.replace("dev", "validation"),
-        texts[0] if len(texts) == 1 else texts,
+        _GLUE_TEXTS.get(task.name, task.text_columns),
         None if is_test else "label",
         data_dir,
         "idx" if is_test else None,
     )
-    return ExampleStream(functools.partial(_with_glue_labels, task, examples), examples.name)
+    return ExampleStream(partial(_convert_glue_labels, task, examples), examples.name)
 
 
-def _import_tfds():
+def _import_tfds() -> ModuleType:
     try:
         import tensorflow_datasets
     except ImportError as error:
         raise ImportError(
-            "reading prepared data sets needs tensorflow_datasets: pip install tensorflow-datasets importlib_resources"
+            "reading prepared datasets needs tensorflow_datasets: pip install tensorflow-datasets importlib_resources"
         ) from error
     return tensorflow_datasets
 
 
-def _version_folder(tfds, name, data_dir):
-    """The folder of a prepared version, looked for without tensorflow_datasets' catalogue and its network access."""
+def _version_folder(tfds: ModuleType, name: str, data_dir: PathLike | None) -> Any:
+    """Finds the folder of a prepared version without the catalog of tensorflow_datasets, which uses the network."""
     root = tfds.core.Path(tfds.core.constants.DATA_DIR if data_dir is None else data_dir).expanduser()
     name, _, version = name.partition(":")
     folder = root / name
-    versions = _versions(folder)
+    versions = _prepared_versions(folder)
     if version in versions or (versions and not version):
         return folder / (version or max(versions, key=lambda text: [int(part) for part in text.split(".")]))
     if versions:
         raise FileNotFoundError(f"{folder} has no version {version!r}; there are {versions}")
-    configurations = [path.name for path in folder.iterdir() if _versions(path)] if folder.is_dir() else []
+    configurations = [path.name for path in folder.iterdir() if _prepared_versions(path)] if folder.is_dir() else []
     if configurations:
-        raise FileNotFoundError(f"{folder} holds configurations; give one of {sorted(configurations)}, as {name}/...")
+        raise FileNotFoundError(f"{folder} has configurations; give one of {sorted(configurations)}, as {name}/...")
     raise FileNotFoundError(
-        f"the data set {name!r} is not there, or not prepared: looked for {folder}/<version>. Prepare it once, where "
-        f"there is a network: tensorflow_datasets.load({name!r}, data_dir={str(root)!r}, download=True)"
+        f"the dataset {name!r} is missing, or not prepared: looked for {folder}/<version>. Prepare it once, on a "
+        f"machine with network access: tensorflow_datasets.load({name!r}, data_dir={str(root)!r}, download=True)"
     )
 
 
-def _versions(folder):
+def _prepared_versions(folder: Any) -> list[str]:
     if not folder.is_dir():
         return []
     prepared = [path.name for path in folder.iterdir() if (path / "features.json").exists()]
     return sorted(name for name in prepared if _VERSION.fullmatch(name))
 
 
-def _check_split(name, split, splits):
-    whole = re.split(r"[\[+]", split)[0]
-    if whole not in splits:
+def _check_split(name: str, split: str, splits: Mapping[str, Any]) -> None:
+    if re.split(r"[\[+]", split)[0] not in splits:
         raise ValueError(f"{name} has no split {split!r}; its splits are {sorted(splits)}")
     if not splits[split].num_examples:
         raise ValueError(f"the split {split!r} of {name} has no examples")
 
 
-def _check_features(name, texts, index, label, features):
-    wanted = dict.fromkeys(texts, ("texts", "O", ((),)))
+def _check_features(
+    name: str, texts: Sequence[str], index: str | None, label: str | None, features: Mapping[str, Any]
+) -> None:
+    expected: dict[str, tuple[str, str, tuple[tuple[int | None, ...], ...]]] = dict.fromkeys(
+        texts, ("texts", "O", ((),))
+    )
     if index is not None:
-        wanted[index] = ("whole numbers", "iu", ((),))
+        expected[index] = ("integers", "iu", ((),))
     if label is not None:
-        wanted[label] = ("labels: names, numbers or lists of names", "Oiufb", ((), (None,)))
-    for column, (what, kinds, shapes) in wanted.items():
+        expected[label] = ("labels: names, numbers or lists of names", "Oiufb", ((), (None,)))
+    for column, (description, kinds, shapes) in expected.items():
         if column not in features:
             raise ValueError(f"{name} has no feature {column!r}; its features are {sorted(features)}")
         feature = features[column]
         if feature.shape not in shapes or np.dtype(feature.np_dtype).kind not in kinds:
-            raise ValueError(f"the feature {column!r} of {name} must be {what}; it is {feature}")
+            raise ValueError(f"the feature {column!r} of {name} must be {description}; it is {feature}")
 
 
-def _read(tfds, builder, split, text_columns, label_column, index_column):
-    # Not cached: tensorflow_datasets would keep a small data set in memory.
+def _read(
+    tfds: ModuleType,
+    builder: Any,
+    split: str,
+    text_columns: Sequence[str],
+    label_column: str | None,
+    index_column: str | None,
+) -> Iterator[Example]:
+    # Not cached: tensorflow_datasets would keep a small dataset in memory.
     dataset = builder.as_dataset(split=split, read_config=tfds.ReadConfig(try_autocache=False), shuffle_files=False)
     class_names = getattr(builder.info.features[label_column], "names", None) if label_column is not None else None
     for number, features in enumerate(tfds.as_numpy(dataset), 1):
         try:
-            texts = [features[column].decode("utf-8") for column in text_columns]
-            example = dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
+            example: Example = dict(text_dict([features[column].decode("utf-8") for column in text_columns]))
             if label_column is not None:
-                example["label"] = _label(features[label_column], class_names)
+                example["label"] = _parse_label(features[label_column], class_names)
         except ValueError as error:
             raise ValueError(f"{builder.info.full_name}, {split}, example {number}: {error}") from error
         if index_column is not None:
@@ -184,20 +182,20 @@ def _read(tfds, builder, split, text_columns, label_column, index_column):
         yield example
 
 
-def _label(value, class_names):
+def _parse_label(value: Any, class_names: Sequence[str] | None) -> Any:
     if np.ndim(value):
-        return [_label(item, class_names) for item in value]
+        return [_parse_label(item, class_names) for item in value]
     if isinstance(value, bytes):
         return label_name(value.decode("utf-8"))
     if class_names is not None:
         if not 0 <= value < len(class_names):
-            raise ValueError(f"has no label: {value} is none of the classes' numbers")
+            raise ValueError(f"has no label: {value} is not the index of a class")
         return label_name(class_names[value])
     value = value.item()
     return label_number(value) if isinstance(value, float) else label_name(value)
 
 
-def _with_glue_labels(task, examples):
+def _convert_glue_labels(task: GlueTask, examples: ExampleStream[Example]) -> Iterator[Example]:
     names = _GLUE_LABELS.get(task.name) or {label: label for label in task.labels or ()}
     for example in examples:
         if "label" in example:

@@ -69,7 +69,7 @@ def test_any_number_of_endings_in_their_order(write, number):
         (["sent1", "sent2", "ending1", "ending2"], "columns ending0, ending1 and so on"),
         (["sent1", "sent2", "ending0", "ending01", "ending2"], "columns ending0, ending1 and so on"),
         (["sent1", "ending0", "ending1"], "has no column 'sent2'"),
-        (["sent1", "sent2", "ending0", "ending1", "label", "label"], "more than one column of the name 'label'"),
+        (["sent1", "sent2", "ending0", "ending1", "label", "label"], "several columns with the name 'label'"),
     ],
 )
 def test_columns_that_are_not_there(write, columns, message):
@@ -79,7 +79,7 @@ def test_columns_that_are_not_there(write, columns, message):
 
 BAD_LABELS = ["4", "-1", "", "2.0", "ending2", "\u0662", "00"]
 BAD = [
-    *(({"label": label}, r"the label must be the number of a choice, 0 to 3; got ") for label in BAD_LABELS),
+    *(({"label": label}, r"the label must be the index of a choice, 0 to 3; got ") for label in BAD_LABELS),
     ({"endings": ["a", "b", "c", ""]}, "ending3 is empty, and every question has 4 choices"),
     ({"endings": ["a", " \u00a0", "c", "d"]}, "ending1 is empty"),
     ({"endings": ["a", "b", "c"]}, "has 11 columns instead of 12"),
@@ -122,7 +122,7 @@ def test_labels_of_questions_to_predict_are_not_looked_at(tmp_path, label):
     codah.write_text(f"o\ta\tb\tc\td\te\t{label}\n")
     for read, path in ((read_swag, swag), (read_codah, codah)):
         assert [question.label for question in read(path, with_labels=False)] == [None]
-        with pytest.raises(BadRowError, match="the label must be the number of a choice"):
+        with pytest.raises(BadRowError, match="the label must be the index of a choice"):
             list(read(path))
 
 
@@ -137,7 +137,7 @@ def test_codah_has_no_quoting(write):
         (codah_row("a", "b", "c"), r"has 6 columns instead of 7 \(category, prompt, ending0"),
         (codah_row("a", "b", "c", "d", "e"), "has 8 columns instead of 7"),
         (codah_row("a", "b", "c", ""), "ending3 is empty"),
-        (codah_row(label="4"), "the label must be the number of a choice, 0 to 3; got '4'"),
+        (codah_row(label="4"), "the label must be the index of a choice, 0 to 3; got '4'"),
         ("category\tprompt\ta\tb\tc\td\tlabel\n", "the label must be .* got 'label'"),
     ],
 )

@@ -107,7 +107,7 @@ def test_parts_of_splits_versions_and_indices(folder):
         ("train", {"text_columns": ("review", "title", "author")}, "must be the name of a feature, or two names"),
         ("train", {"label_column": "picture"}, "the feature 'picture' of local_reviews must be labels"),
         ("train", {"label_column": "sentiment"}, "has no feature 'sentiment'"),
-        ("train", {"index_column": "score"}, "the feature 'score' of local_reviews must be whole numbers"),
+        ("train", {"index_column": "score"}, "the feature 'score' of local_reviews must be integers"),
     ],
 )
 def test_what_is_not_there_is_noticed_before_reading(folder, split, arguments, message):
@@ -116,7 +116,7 @@ def test_what_is_not_there_is_noticed_before_reading(folder, split, arguments, m
 
 
 def test_examples_that_cannot_be_used_are_named(folder):
-    with pytest.raises(ValueError, match=r"local_reviews/1.2.0, unlabelled, example 1: has no label: -1 is none of"):
+    with pytest.raises(ValueError, match=r"local_reviews/1.2.0, unlabelled, example 1: has no label: -1 is not"):
         list(read_tfds("local_reviews", "unlabelled", "review", "opinion", folder))
     with pytest.raises(ValueError, match=r"local_reviews/1.2.0, garbled, example 1: 'utf-8' codec can't decode"):
         list(read_tfds("local_reviews", "garbled", "review", "opinion", folder))
@@ -142,9 +142,9 @@ def test_versions_and_configurations_that_are_there_are_named(tmp_path):
     (tmp_path / "glue" / "sst2" / "incomplete.ABC_2.0.0").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match=r"has no version '2.0.0'; there are \['1.10.0', '1.9.0'\]"):
         read_tfds("glue/rte:2.0.0", "train", "sentence1", data_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"holds configurations; give one of \['rte'\], as glue/..."):
+    with pytest.raises(FileNotFoundError, match=r"has configurations; give one of \['rte'\], as glue/..."):
         read_tfds("glue", "train", "sentence1", data_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"the data set 'glue/sst2' is not there, or not prepared"):
+    with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/sst2' is missing, or not prepared"):
         read_tfds("glue/sst2", "train", "sentence", data_dir=tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_glue_is_the_same_as_from_its_files(tmp_path, monkeypatch, task):
 
 
 def test_glue_that_is_not_prepared(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"the data set 'glue/mnli' is not there, or not prepared"):
+    with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/mnli' is missing, or not prepared"):
         read_glue_tfds("mnli", "dev_matched", Path(tmp_path))
     with pytest.raises(ValueError, match="GLUE has no task 'snli'"):
         read_glue_tfds("snli", "dev", tmp_path)

@@ -188,7 +188,7 @@ def test_a_missing_document_is_named_with_its_line(tmp_path):
     (line,) = [number for number, text in enumerate(path.read_text("utf-8").split("\n"), 1) if '"made_2"' in text]
     articles = squad_articles(path, evidence_dir)
     assert [next(articles)["title"] for _ in range(3)] == ["Vell.txt", 'Ferry_"Anna"?.txt', "12/12_345.txt"]
-    message = rf"web-train.json, line {line}: question made_2 names 'Harper.txt', which is no file in .*wikipedia; mend"
+    message = rf"web-train.json, line {line}: question made_2 names 'Harper.txt', a file missing in .*wikipedia; corr"
     with pytest.raises(BadRowError, match=message):
         next(articles)
 
@@ -216,9 +216,9 @@ BAD = [
     ({"EntityPages": [{"Title": "a"}]}, "'Filename' must be a string, got None"),
     (
         {"EntityPages": [{"Filename": "../../secret"}]},
-        "must be that of a file in the folder of evidence, got '../../sec",
+        "must be a file in the folder of evidence, got '../../sec",
     ),
-    ({"EntityPages": [{"Filename": "/etc/passwd"}]}, "must be that of a file in the folder of evidence, got '/etc"),
+    ({"EntityPages": [{"Filename": "/etc/passwd"}]}, "must be a file in the folder of evidence, got '/etc"),
 ]
 
 
@@ -251,7 +251,7 @@ def test_any_name_of_a_file_may_be_missing(tmp_path, name):
 def test_a_set_of_which_nothing_is_left_is_refused(tmp_path):
     path, evidence_dir = write_triviaqa(tmp_path, evidence={"wikipedia/Vell.txt": b""})
     with pytest.raises(
-        ValueError, match="of 5 documents 4 have no file, and 1 do not name the answer in their first 9 w"
+        ValueError, match="of 5 documents, 4 have no file, and 1 do not contain the answer in their first 9 w"
     ):
         list(squad_articles(path, evidence_dir, max_tokens=9, bad_rows=BadRows(skip=True)))
 
@@ -261,8 +261,8 @@ def test_a_set_of_which_nothing_is_left_is_refused(tmp_path):
     [
         ("", "line 1: is not valid JSON"),
         ('{"Data": [\n{]}', "line 2: is not valid JSON"),
-        ("[]", "is not in TriviaQA's form"),
-        ('{"data": []}', "is not in TriviaQA's form: .* got {'data': "),
+        ("[]", "is not in TriviaQA's format"),
+        ('{"data": []}', "is not in TriviaQA's format: .* got {'data': "),
         ('{"Data": []}', "has no questions"),
         ("[" * 100_000, "nested too deeply"),
     ],
