@@ -122,7 +122,7 @@ def test_a_question_to_evaluate_on_needs_an_answer_under_version_1(write):
 def test_a_context_that_utf8_cannot_encode_is_a_bad_row(tmp_path):
     path = tmp_path / "train.json"
     path.write_bytes(b'{"data": [{"paragraphs": [{"context": "a \xff b", "qas": [{"id": "q", "question": "?"}]}]}]}')
-    with pytest.raises(BadRowError, match="line 1: question 1 .*'context' holds .* bytes that are not UTF-8"):
+    with pytest.raises(BadRowError, match=r"line 1: question 1 .*'context' holds .* bytes that are not UTF-8"):
         list(read_squad(path))
 
 
