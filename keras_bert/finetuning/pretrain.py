@@ -32,7 +32,7 @@ from keras_bert.pretraining.objectives import MASKED
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.schedule import WarmupSchedule
-from keras_bert.training.strategy import get_num_workers, is_chief, worker_of
+from keras_bert.training.strategy import get_num_workers, get_worker, is_chief
 from keras_bert.training.trainer import Trainer
 from keras_bert.typing import PathLike
 from keras_bert.weights.google_bert import read_bert_config
@@ -146,7 +146,7 @@ class _Pretraining:
                 should_stop=should_stop,
                 run_info=self.describe(model, instances, schedule),
             )
-            result = trainer.train(pretraining_batches(instances, recipe, *worker_of(strategy)))
+            result = trainer.train(pretraining_batches(instances, recipe, *get_worker(strategy)))
         metrics = result.best_metrics
         if evaluate is not None and not metrics:  # a run that ended before it was given text to evaluate on
             metrics = evaluate()

@@ -17,8 +17,8 @@ from keras_bert.training.strategy import (
     broadcast_from_chief,
     get_num_local_replicas,
     get_num_workers,
+    get_worker,
     needs_static_shapes,
-    worker_of,
 )
 
 
@@ -39,7 +39,7 @@ def training_input(
     if runtime.data_service is None:
         multiple = get_num_local_replicas(strategy) * runtime.gradient_accumulation_steps
         static_rows = multiple if recipe.static_shapes else None
-        return training_batches(examples, plan, *worker_of(strategy), static_rows_multiple=static_rows)
+        return training_batches(examples, plan, *get_worker(strategy), static_rows_multiple=static_rows)
     batch_size, token_budget = _sizes_per_worker(strategy, recipe)
     part = BatchPlan(examples.lengths, batch_size, token_budget, plan.bucket_step, plan.seed)
     # The number is new for every attempt: the service would give the rest of a job whose name it knows.

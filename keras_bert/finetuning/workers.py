@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-from keras_bert.training.cluster import watch_workers
-from keras_bert.training.strategy import cluster_of, make_strategy, worker_barrier
+from keras_bert.training.lost_workers import watch_workers
+from keras_bert.training.strategy import get_cluster, make_strategy, worker_barrier
 
 TERMINATED = 128 + signal.SIGTERM  # the exit status of a process that SIGTERM ended, as in shells
 
@@ -27,9 +27,9 @@ def run_on_worker(
 ) -> Result:
     """Calls `work` with the strategy (None is one device); raises WorkerLostError if another worker is lost."""
     strategy = strategy or make_strategy("one_device")
-    with watch_workers(cluster_of(strategy)):
+    with watch_workers(get_cluster(strategy)):
         results = work(strategy)
-        worker_barrier(strategy)()  # a worker that ends looks like a lost one to those that still work
+        worker_barrier(strategy)  # a worker that ends looks like a lost one to those that still work
     return results
 
 

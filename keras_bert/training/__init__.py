@@ -1,4 +1,4 @@
-"""Training beyond Keras' `fit`: the names that a program of one's own needs, loaded when first used.
+"""Training beyond Keras' `fit`: the public names for custom training programs, loaded on first use.
 
 Example:
 
@@ -7,6 +7,7 @@ Example:
 """
 
 import importlib
+from typing import Any
 
 _LAZY_NAMES = {
     "Cluster": "cluster",
@@ -16,14 +17,14 @@ _LAZY_NAMES = {
     "TrainerSettings": "trainer_settings",
     "TrainingDiverged": "trainer",
     "TrainingInterrupted": "trainer",
-    "WorkerLostError": "cluster",
+    "WorkerLostError": "lost_workers",
     "make_strategy": "strategy",
 }
 
 __all__ = [*_LAZY_NAMES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _LAZY_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its public names are {sorted(__all__)}")
     value = getattr(importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
@@ -31,5 +32,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)

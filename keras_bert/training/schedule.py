@@ -1,9 +1,12 @@
-"""The learning rate over training: linear warm-up, then linear decay."""
+"""Learning rate schedule: linear warmup, then linear decay."""
 
 import operator
+from typing import Any, SupportsIndex
 
 import keras
 from keras import ops
+
+from keras_bert.typing import Tensor
 
 DECAYS = ("bert", "linear")
 
@@ -14,23 +17,23 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     Source: google-research/bert `optimization.py` (`create_optimizer`); arXiv 1810.04805, appendix A.2.
 
-    `"bert"` is the original's schedule: its decay is counted from step 0, so that at the end of a warm-up of 10% the
-    rate jumps from 1.0 to 0.9 times the peak. `"linear"` counts the decay from the end of the warm-up and has no jump.
-    Steps count from 0; with a warm-up the rate of step 0 is 0 and the first update moves nothing, as in the original.
-    From step `num_train_steps` on the rate stays at `end_learning_rate`.
+    `"bert"` is the original's schedule: its decay is counted from step 0, so that after a warmup of 10% the rate jumps
+    from 1.0 to 0.9 times the peak. `"linear"` counts the decay from the end of the warmup and does not jump. Steps
+    count from 0: with a warmup, the rate of step 0 is 0 and the first update changes nothing, as in the original. From
+    step `num_train_steps` on, the rate stays at `end_learning_rate`.
 
     Args:
-        peak_learning_rate: float. The rate at the end of the warm-up.
-        num_train_steps: int. Updates in the whole training, the warm-up among them.
-        num_warmup_steps: int or None. Updates in the warm-up. Defaults to None: `int(num_train_steps *
-            warmup_proportion)`, as `run_classifier.py` has it.
-        warmup_proportion: float from 0 to 1. Used only where `num_warmup_steps` is None. Defaults to 0.1.
-        decay: `"bert"` or `"linear"`. Defaults to `"bert"`.
-        end_learning_rate: float. The rate at the end of training. Defaults to 0.0.
+        peak_learning_rate: The rate at the end of the warmup.
+        num_train_steps: Number of training steps, warmup included.
+        num_warmup_steps: Number of warmup steps. The default None means `int(num_train_steps * warmup_proportion)`, as
+            in `run_classifier.py`.
+        warmup_proportion: Fraction of the steps used for warmup if `num_warmup_steps` is None.
+        decay: `"bert"` or `"linear"`.
+        end_learning_rate: The rate at the end of training.
 
     Raises:
-        TypeError: if a number of steps is not an integer.
-        ValueError: if a rate or a number of steps is negative, `num_train_steps` is 0, the warm-up is longer than the
+        TypeError: If a number of steps is not an integer.
+        ValueError: If a rate or a number of steps is negative, `num_train_steps` is 0, the warmup is longer than the
             training, or `decay` is unknown.
 
     Example:
@@ -47,54 +50,51 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(
         self,
-        peak_learning_rate,
-        num_train_steps,
-        num_warmup_steps=None,
-        warmup_proportion=0.1,  # google-research/bert run_classifier.py
-        decay="bert",
-        end_learning_rate=0.0,
-    ):
+        peak_learning_rate: float,
+        num_train_steps: SupportsIndex,
+        num_warmup_steps: SupportsIndex | None = None,
+        warmup_proportion: float = 0.1,  # google-research/bert run_classifier.py
+        decay: str = "bert",
+        end_learning_rate: float = 0.0,
+    ) -> None:
         for name, rate in (("peak_learning_rate", peak_learning_rate), ("end_learning_rate", end_learning_rate)):
             if not rate >= 0:
-                raise ValueError(f"{name} must be a number of at least 0. Received: {rate!r}")
+                raise ValueError(f"{name} must be a number of at least 0, got {rate!r}")
         if decay not in DECAYS:
-            raise ValueError(f"decay must be one of {list(DECAYS)}. Received: {decay!r}")
+            raise ValueError(f"decay must be one of {list(DECAYS)}, got {decay!r}")
         if not 0 <= warmup_proportion <= 1:
             raise ValueError(
-                f"warmup_proportion must lie between 0 and 1. Received: {warmup_proportion!r}. "
-                "To give a number of steps, use num_warmup_steps."
+                f"warmup_proportion must be between 0 and 1, got {warmup_proportion!r}. For a number of steps, use "
+                "num_warmup_steps"
             )
         self.peak_learning_rate = float(peak_learning_rate)
-        self.num_train_steps = _step_count("num_train_steps", num_train_steps)
+        self.num_train_steps = _check_step_count("num_train_steps", num_train_steps)
         if self.num_train_steps == 0:
-            raise ValueError("num_train_steps must be at least 1. Received: 0. Are the examples fewer than one batch?")
+            raise ValueError("num_train_steps must be at least 1, got 0; are there fewer examples than one batch?")
         if num_warmup_steps is None:
             num_warmup_steps = int(self.num_train_steps * warmup_proportion)
-        self.num_warmup_steps = _step_count("num_warmup_steps", num_warmup_steps)
+        self.num_warmup_steps = _check_step_count("num_warmup_steps", num_warmup_steps)
         if self.num_warmup_steps > self.num_train_steps:
             raise ValueError(
-                f"The warm-up is longer than the training: num_warmup_steps={self.num_warmup_steps}, "
-                f"num_train_steps={self.num_train_steps}. Give at most num_train_steps, or leave num_warmup_steps out."
+                f"the warmup is longer than the training: num_warmup_steps={self.num_warmup_steps}, "
+                f"num_train_steps={self.num_train_steps}. Use at most num_train_steps, or leave num_warmup_steps out"
             )
         self.warmup_proportion = float(warmup_proportion)
         self.decay = decay
         self.end_learning_rate = float(end_learning_rate)
 
-    def __call__(self, step):
-        """Return the learning rate of one update.
+    def __call__(self, step: Tensor) -> Tensor:
+        """Returns the learning rate of a step, a float32 scalar.
 
         Args:
-            step: int, or scalar integer tensor or variable. Updates done so far (`optimizer.iterations`).
-
-        Returns:
-            float32 scalar tensor.
+            step: Number of steps taken so far (`optimizer.iterations`): an integer, scalar tensor or variable.
 
         Example:
 
         >>> float(WarmupSchedule(0.5, num_train_steps=4, num_warmup_steps=2)(1))
         0.25
         """
-        # Whole numbers are exact in float32 up to 2**24, so the steps that remain are counted before they are divided:
+        # Integers are exact in float32 up to 2**24, so the remaining steps are counted before they are divided:
         # 1 - step / num_train_steps would lose most of its digits near the end of a long training.
         step = ops.cast(step, "float32")
         decay_start = self.num_warmup_steps if self.decay == "linear" else 0
@@ -106,11 +106,8 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         warming_up = self.peak_learning_rate * (step / self.num_warmup_steps)
         return ops.where(step < self.num_warmup_steps, warming_up, decayed)
 
-    def get_config(self):
-        """Return the constructor arguments, for Keras' serialization.
-
-        Returns:
-            dict from argument name to number or string.
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor arguments, for Keras' serialization.
 
         Example:
 
@@ -127,11 +124,11 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-def _step_count(name, value):
+def _check_step_count(name: str, value: SupportsIndex) -> int:
     try:
         count = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer. Received: {value!r} of type {type(value).__name__}") from None
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}") from None
     if count < 0:
-        raise ValueError(f"{name} must not be negative. Received: {count}")
+        raise ValueError(f"{name} must not be negative, got {count}")
     return count

@@ -1,5 +1,6 @@
 """The training loop: steps, log, evaluation, checkpoints and resume."""
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.run_log import RunLog, log_table
 from keras_bert.training.step import TrainStep
-from keras_bert.training.strategy import any_worker, broadcast_from_chief, describe_strategy, worker_barrier, worker_of
+from keras_bert.training.strategy import any_worker, broadcast_from_chief, describe_strategy, get_worker, worker_barrier
 from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.training.training_checkpoints import CHECKPOINTS_NAME, TrainingCheckpoints
 
@@ -113,7 +114,7 @@ class Trainer:
             mean_loss_weights=settings.mean_loss_weights,
         )
         self.strategy = self._step.strategy
-        worker_index, num_workers = worker_of(self.strategy)
+        worker_index, num_workers = get_worker(self.strategy)
         self._is_chief = worker_index == 0
         self.checkpoints = TrainingCheckpoints(
             run_directory.path / CHECKPOINTS_NAME,
@@ -122,7 +123,7 @@ class Trainer:
             settings.keep_checkpoints,
             worker_index=worker_index,
             num_workers=num_workers,
-            barrier=worker_barrier(self.strategy) if num_workers > 1 else None,
+            barrier=functools.partial(worker_barrier, self.strategy) if num_workers > 1 else None,
             extra=self._step.variables,
         )
 
@@ -205,7 +206,7 @@ class Trainer:
         if made:
             log.add(report)
             bar.update(made)
-        if log.updates and (step % settings.log_interval == 0 or is_last or has_failed):
+        if log.steps and (step % settings.log_interval == 0 or is_last or has_failed):
             bar.set_postfix(self._record(log, step))
         if has_failed:
             log.event("diverged", step + 1)

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_bert.data.tokenized_examples import tokenize_examples
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
-from keras_bert.training.strategy import Cluster, any_worker, describe_strategy, make_strategy, worker_of
+from keras_bert.training.strategy import Cluster, any_worker, describe_strategy, get_worker, make_strategy
 from tests.toys import toy_classifier, toy_reviews
 from tests.training.two_terms import TwoTerms
 
@@ -170,18 +170,17 @@ def fitted(strategy):
 
 def masks(strategy, step):
     """What a dropout layer makes of ones, on each local replica in some step of a training."""
-    from keras_bert.training.random_state import RandomState
-
     from keras_bert.layers.dropout import Dropout
+    from keras_bert.training.dropout_seeds import DropoutSeeds
 
     with strategy.scope():
         layer = Dropout(0.5, seed=1)
         model = keras.Sequential([keras.Input([64]), layer])
-    state = RandomState(model, seed=7)
+    seeds = DropoutSeeds(model, seed=7)
 
     def draw():
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        with state.scope(state.values(state.key(step, replica), 0)):
+        with seeds.scope(seeds.values(seeds.key(step, replica), 0)):
             return model(tf.ones([1, 64]), training=True)
 
     return [np.array(mask) for mask in strategy.experimental_local_results(tf.function(lambda: strategy.run(draw))())]
@@ -189,7 +188,7 @@ def masks(strategy, step):
 
 def results(strategy):
     """By the names of model, number of micro-batches and kind, everything that training gives."""
-    worker, workers = worker_of(strategy)
+    worker, workers = get_worker(strategy)
     one_device = strategy.num_replicas_in_sync == 1
     found = {}
 
@@ -243,7 +242,7 @@ def split_again():
         message = str(error)
     return {
         "replicas": strategy.num_replicas_in_sync,
-        "worker": worker_of(strategy),
+        "worker": get_worker(strategy),
         "any_worker": any_worker(strategy, True),
         "run_info": json.dumps(describe_strategy(strategy)),
         "message": message,

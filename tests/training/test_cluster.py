@@ -6,14 +6,14 @@ import threading
 import pytest
 import tensorflow as tf
 
-from keras_bert.training.cluster import (
-    Cluster,
+from keras_bert.training.cluster import Cluster
+from keras_bert.training.lost_workers import (
     WorkerLostError,
     describe_lost_workers,
-    unreachable_workers,
-    wait_for_workers,
+    find_unreachable_workers,
     watch_workers,
 )
+from keras_bert.training.worker_rendezvous import wait_for_workers
 from tests.addresses import free_addresses
 
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -21,7 +21,7 @@ SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
 @contextlib.contextmanager
 def listening(address, answer=None):
-    """Accepts connections as the kernel does for a frozen process, or answers each with some bytes."""
+    """Accepts connections, as the kernel does for a frozen process, or answers each with some bytes."""
     with socket.create_server(("127.0.0.1", int(address.split(":")[1]))) as server:
         connections = []
 
@@ -48,7 +48,7 @@ def listening(address, answer=None):
         (("a:1", "http://b:2"), 0, "got 'http://b:2'"),
         (("a:1", "b:2 "), 0, "got 'b:2 '"),
         (("a:1", "::1:2"), 0, "got '::1:2'"),
-        (("a:1", "a:1"), 0, "an address of its own"),
+        (("a:1", "a:1"), 0, "its own address"),
         (("a:1",), 0, "at least two"),
         (("a:1", "b:2"), 2, "0 to 1 with 2 workers, got 2"),
         (("a:1", "b:2"), -1, "got -1"),
@@ -56,12 +56,12 @@ def listening(address, answer=None):
         ("a:1,b:2", 0, "must be a tuple"),
     ],
 )
-def test_malformed_clusters_are_refused(workers, index, message):
+def test_refuses_malformed_clusters(workers, index, message):
     with pytest.raises(ValueError, match=message):
         Cluster(workers, index)
 
 
-def test_host_names_and_addresses_are_taken():
+def test_accepts_host_names_and_addresses():
     workers = ("bert-0.bert:2222", "10.0.0.7:1", "[fe80::1]:65535", "worker_2:80")
     assert Cluster(list(workers), 2).workers == workers
 
@@ -70,7 +70,7 @@ def config(cluster, task_type="worker", index=0):
     return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}, "environment": "cloud"})
 
 
-def test_tf_config():
+def test_parses_tf_config():
     both = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     assert Cluster.from_tf_config(config(both, "chief")) == Cluster(("a:1", "b:1", "c:1"), 0)
     assert Cluster.from_tf_config(config(both, "worker", "1")) == Cluster(("a:1", "b:1", "c:1"), 2)
@@ -85,8 +85,8 @@ def test_tf_config():
         ("{}", "must be like"),
         (config({}), "must be like"),
         (config({"worker": ["a:1", "b:1"], "ps": ["c:1"]}), "does not support parameter servers"),
-        (config({"worker": ["a:1", "b:1"], "evaluator": ["c:1"]}), "no evaluator of its own"),
-        (config({"worker": ["a:1", "b:1"]}, "evaluator"), "no evaluator of its own"),
+        (config({"worker": ["a:1", "b:1"], "evaluator": ["c:1"]}), "no evaluator process"),
+        (config({"worker": ["a:1", "b:1"]}, "evaluator"), "no evaluator process"),
         (config({"worker": ["a:1", "b:1"], "master": ["c:1"]}), "role 'master'; allowed are chief, worker"),
         (config({"worker": "a:1,b:1"}), "must be a list"),
         (config({"worker": [1, 2]}), "must be a tuple"),
@@ -97,13 +97,13 @@ def test_tf_config():
         (config({"worker": ["a:1"]}), "at least two"),
     ],
 )
-def test_malformed_tf_config_is_refused(text, message):
+def test_refuses_malformed_tf_config(text, message):
     with pytest.raises(ValueError, match=message):
         Cluster.from_tf_config(text)
 
 
 def hold_meeting(calls):
-    """What each of the calls of `wait_for_workers` raises, all made at once."""
+    """Calls `wait_for_workers` with several arguments at once; returns the errors."""
     errors = [None] * len(calls)
 
     def call(number, arguments):
@@ -120,7 +120,7 @@ def hold_meeting(calls):
     return errors
 
 
-def test_workers_meet_and_leave_their_ports_free():
+def test_workers_meet_and_free_their_ports():
     addresses = free_addresses(3)
     assert hold_meeting([(Cluster(addresses, index), 20.0) for index in range(3)]) == [None] * 3
     for address in addresses:
@@ -128,7 +128,7 @@ def test_workers_meet_and_leave_their_ports_free():
             pass
 
 
-def test_workers_that_do_not_come_are_named():
+def test_names_missing_workers():
     addresses = free_addresses(3)
     errors = hold_meeting([(Cluster(addresses, index), 1.0) for index in (0, 2)])
     for error in errors:
@@ -136,7 +136,7 @@ def test_workers_that_do_not_come_are_named():
         assert f"missing: worker 1 ({addresses[1]}). Each must be started" in str(error)
 
 
-def test_another_program_on_the_port_is_no_worker():
+def test_ignores_another_program_on_the_port():
     addresses = free_addresses(2)
     with listening(addresses[1], answer=b"SSH-2.0-OpenSSH\r\n"):
         (error,) = hold_meeting([(Cluster(addresses, 0), 1.0)])
@@ -146,7 +146,7 @@ def test_another_program_on_the_port_is_no_worker():
     assert "worker 0" in str(error) and "cannot listen on port" in str(error) and "Another process" in str(error)
 
 
-def test_workers_that_disagree_are_refused():
+def test_refuses_workers_that_disagree():
     addresses = free_addresses(2)
     others = (*addresses, "c:1")
     for calls, message in (
@@ -156,27 +156,27 @@ def test_workers_that_disagree_are_refused():
         assert [message in str(error) for error in hold_meeting(calls)] == [True, True]
 
 
-def test_two_workers_with_one_index_are_refused():
-    # On another machine the second one would get its port; here it is a program that says what that one would say.
+def test_refuses_two_workers_with_the_same_index():
+    # The second worker is imitated: on another machine, it could use the same port.
     addresses = free_addresses(2)
     hello = json.dumps({"workers": addresses, "index": 0, "devices": ""}).encode() + b"\n"
     with listening(addresses[1], answer=hello):
         (error,) = hold_meeting([(Cluster(addresses, 0), 20.0)])
-    assert f"the worker at {addresses[1]} says that its index is 0; this one's is 0, and its should be 1" in str(error)
+    assert f"the worker at {addresses[1]} has the index 0; this worker has 0, and its index should be 1" in str(error)
 
 
-def test_dead_frozen_and_restarted_workers_are_unreachable():
+def test_finds_dead_frozen_and_restarted_workers():
     addresses = free_addresses(5)
     with (
         listening(addresses[1], answer=SETTINGS),  # alive
         listening(addresses[2]),  # frozen
         listening(addresses[4], answer=b'{"workers": []}\n'),  # started again, it waits for the others
     ):
-        assert unreachable_workers(Cluster(addresses, 0), 0.3) == (2, 3, 4)
-        assert unreachable_workers(Cluster(addresses, 3), 0.3) == (0, 2, 4)
+        assert find_unreachable_workers(Cluster(addresses, 0), 0.3) == (2, 3, 4)
+        assert find_unreachable_workers(Cluster(addresses, 3), 0.3) == (0, 2, 4)
 
 
-# What TensorFlow 2.21 raises, as it was seen.
+# Messages of TensorFlow 2.21.
 RESET = (
     "Collective ops is aborted by: failed to connect to all addresses; last error: UNKNOWN: Connection refused\n"
     "Additional GRPC error information from remote target /job:worker/replica:0/task:2 while calling "
@@ -189,7 +189,7 @@ NO_HEARTBEAT = (
 )
 
 
-def test_lost_workers_are_named():
+def test_names_lost_workers():
     addresses = free_addresses(3)
     cluster = Cluster(addresses, 0)
     with listening(addresses[1], answer=SETTINGS):
@@ -208,7 +208,7 @@ def test_lost_workers_are_named():
             assert "(Collective has timed out during execution); all of them answer now" in line
 
 
-def test_only_errors_of_the_connection_are_taken_for_a_loss():
+def test_only_connection_errors_count_as_a_loss():
     cluster = Cluster(free_addresses(2), 0)
     with pytest.raises(WorkerLostError, match=r"lost worker 1 \(127.0.0.1"), watch_workers(cluster):
         raise tf.errors.DeadlineExceededError(None, None, "Deadline Exceeded\n\nRPC: /tensorflow.CoordinationService/X")

@@ -21,7 +21,7 @@ def test_golden_rates(shared):
 @pytest.mark.parametrize(
     "total,warmup,end", [(1, 0, 0.0), (7, 7, 0.0), (60, 6, 1e-5), (1_000_000, 10_000, 0.0), (16_000_000, 1, 0.0)]
 )
-def test_equals_the_reference_to_the_last_digits(decay, total, warmup, end):
+def test_equals_the_reference(decay, total, warmup, end):
     schedule = WarmupSchedule(1e-4, total, warmup, decay=decay, end_learning_rate=end)
     candidates = {0, 1, 3, warmup - 1, warmup, warmup + 1, total // 2, total - 1}
     steps = sorted(step for step in candidates if 0 <= step < total)
@@ -29,27 +29,27 @@ def test_equals_the_reference_to_the_last_digits(decay, total, warmup, end):
     np.testing.assert_allclose([float(schedule(step)) for step in steps], expected, rtol=3e-7, atol=0)
 
 
-def test_bert_jumps_at_the_end_of_the_warm_up_and_linear_does_not():
+def test_only_bert_decay_jumps_after_the_warmup():
     bert = WarmupSchedule(1.0, 100, decay="bert")
     linear = WarmupSchedule(1.0, 100, decay="linear")
     assert [round(float(bert(step)), 4) for step in (0, 9, 10)] == [0.0, 0.9, 0.9]
     assert [round(float(linear(step)), 4) for step in (0, 9, 10, 11)] == [0.0, 0.9, 1.0, round(89 / 90, 4)]
 
 
-def test_the_rate_stays_at_its_end_after_the_training():
+def test_the_rate_stays_constant_after_training():
     for decay in ("bert", "linear"):
         schedule = WarmupSchedule(1e-4, 10, 10, decay=decay, end_learning_rate=1e-6)
         assert [float(schedule(step)) for step in (10, 11, 500)] == pytest.approx([1e-6] * 3)
 
 
-def test_warm_up_steps_as_the_original_counts_them():
+def test_counts_warmup_steps_as_the_original():
     assert WarmupSchedule(1e-4, 343).num_warmup_steps == 34
     assert WarmupSchedule(1e-4, 9).num_warmup_steps == 0
     assert WarmupSchedule(1e-4, 100, warmup_proportion=0.25).num_warmup_steps == 25
     assert WarmupSchedule(1e-4, 100, num_warmup_steps=0, warmup_proportion=0.25).num_warmup_steps == 0
 
 
-def test_takes_a_step_counter_variable_and_gives_float32():
+def test_accepts_a_step_variable_and_returns_float32():
     counter = keras.Variable(5, dtype="int64", trainable=False)
     rate = WarmupSchedule(1e-4, 100)(counter)
     assert keras.backend.standardize_dtype(rate.dtype) == "float32"
@@ -69,15 +69,15 @@ def test_serialization_keeps_every_argument():
         ({"num_warmup_steps": 101}, ValueError, "longer than the training: num_warmup_steps=101, num_train_steps=100"),
         ({"num_warmup_steps": -1}, ValueError, "num_warmup_steps must not be negative"),
         ({"num_warmup_steps": 0.1}, TypeError, "num_warmup_steps must be an integer"),
-        ({"num_train_steps": 0}, ValueError, "fewer than one batch"),
+        ({"num_train_steps": 0}, ValueError, "fewer examples than one batch"),
         ({"num_train_steps": -5}, ValueError, "num_train_steps must not be negative"),
         ({"num_train_steps": 10.5}, TypeError, "num_train_steps must be an integer"),
         ({"peak_learning_rate": -1e-4}, ValueError, "peak_learning_rate must be a number of at least 0"),
         ({"end_learning_rate": float("nan")}, ValueError, "end_learning_rate must be a number of at least 0"),
         ({"warmup_proportion": 10}, ValueError, "use num_warmup_steps"),
-        ({"decay": "cosine"}, ValueError, r"decay must be one of \['bert', 'linear'\]. Received: 'cosine'"),
+        ({"decay": "cosine"}, ValueError, r"decay must be one of \['bert', 'linear'\], got 'cosine'"),
     ],
 )
-def test_errors_say_what_to_do(arguments, error, message):
+def test_refuses_arguments_out_of_range(arguments, error, message):
     with pytest.raises(error, match=message):
         WarmupSchedule(**{"peak_learning_rate": 1e-4, "num_train_steps": 100, **arguments})

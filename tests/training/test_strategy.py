@@ -16,13 +16,13 @@ from keras_bert.training.cluster import Cluster
 from keras_bert.training.strategy import (
     any_worker,
     broadcast_from_chief,
-    cluster_of,
     describe_strategy,
+    get_cluster,
     get_num_workers,
+    get_worker,
     is_chief,
     make_strategy,
     worker_barrier,
-    worker_of,
 )
 from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
@@ -49,25 +49,25 @@ CLUSTER = Cluster(("a:1", "b:1"), 0)
         ("tpu", {"tpu": "grpc://127.0.0.1"}, "has no port"),
     ],
 )
-def test_what_cannot_be_made_is_refused(name, arguments, message):
+def test_refuses_strategies_that_cannot_be_made(name, arguments, message):
     with pytest.raises(ValueError, match=message):
         make_strategy(name, **arguments)
 
 
-def test_a_tpu_that_does_not_answer_is_refused_at_once():
+def test_refuses_a_tpu_that_does_not_answer():
     started = time.monotonic()
     with pytest.raises(ValueError, match=r"cannot use the TPU 'grpc://127.0.0.1:\d+'.*refused"):
         make_strategy("tpu", tpu=f"grpc://{free_addresses(1)[0]}")
     assert time.monotonic() - started < 5
 
 
-def test_keras_distribution_is_refused_when_it_is_set(monkeypatch):
+def test_refuses_keras_distribution(monkeypatch):
     monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
-    with pytest.raises(ValueError, match=r"keras.distribution.distribution\(\) is set, and is refused"):
+    with pytest.raises(ValueError, match=r"keras\.distribution is in use, and is refused"):
         make_strategy("one_device")
 
 
-def test_no_strategy_is_made_inside_another():
+def test_refuses_a_strategy_inside_another():
     with (
         tf.distribute.MirroredStrategy(["CPU:0"]).scope(),
         pytest.raises(ValueError, match="inside the scope of another"),
@@ -75,7 +75,7 @@ def test_no_strategy_is_made_inside_another():
         make_strategy("one_device")
 
 
-def test_after_the_start_of_tensorflow_it_is_too_late():
+def test_refuses_new_devices_after_tensorflow_has_started():
     tf.constant(0)
     with pytest.raises(RuntimeError, match="too late for the strategy multi_worker"):
         make_strategy("multi_worker", cluster=CLUSTER)
@@ -83,17 +83,17 @@ def test_after_the_start_of_tensorflow_it_is_too_late():
         make_strategy("mirrored", num_logical_devices=7)
 
 
-def test_a_cpu_is_not_split_where_there_are_gpus(monkeypatch):
+def test_refuses_to_split_the_cpu_if_there_are_gpus(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [SimpleNamespace(name=kind)] * 2)
-    with pytest.raises(ValueError, match=r"splits the CPU.*here are 2"):
+    with pytest.raises(ValueError, match=r"splits the CPU.*has 2 GPUs"):
         make_strategy("mirrored", num_logical_devices=2)
 
 
-def test_one_process_is_chief_and_waits_for_nobody():
+def test_a_single_process_is_chief_and_does_not_wait():
     for strategy in (make_strategy("one_device"), make_strategy("mirrored")):
-        assert cluster_of(strategy) is None
-        assert (worker_of(strategy), get_num_workers(strategy), is_chief(strategy)) == ((0, 1), 1, True)
-        worker_barrier(strategy)()
+        assert get_cluster(strategy) is None
+        assert (get_worker(strategy), get_num_workers(strategy), is_chief(strategy)) == ((0, 1), 1, True)
+        worker_barrier(strategy)
         assert (any_worker(strategy, 1), any_worker(strategy, False)) == (True, False)
         assert broadcast_from_chief(strategy, [0.1, 2]) == [0.1, 2.0]
     assert describe_strategy(make_strategy("one_device")) == {
@@ -103,16 +103,16 @@ def test_one_process_is_chief_and_waits_for_nobody():
     }
 
 
-# By name: which worker is lost, by what signal, and whether the other is busy with something else.
+# By name: index of the lost worker, signal, and whether the other worker is busy.
 LOSSES = {
     "the chief freezes": (0, signal.SIGSTOP, True),
     "a worker is killed": (1, signal.SIGKILL, False),
-    "the chief is terminated": (0, signal.SIGTERM, False),  # which TensorFlow's own handler would swallow
+    "the chief is terminated": (0, signal.SIGTERM, False),  # TensorFlow's own handler would ignore it
 }
 
 
 class Pair:
-    """Two workers that meet, and of which one is lost then."""
+    """Two workers, one of which is lost after they have met."""
 
     def __init__(self, lost, number, busy):
         self.lost, self.number = lost, number
@@ -131,7 +131,7 @@ class Pair:
         ]
 
     def meet(self):
-        """Returns once one is lost."""
+        """Returns once one of them is lost."""
         lines = [process.stdout.readline() for process in (*self.processes, self.processes[self.lost])]
         assert all(lines), self.end()
         *self.reports, loss = map(json.loads, lines)
@@ -142,7 +142,7 @@ class Pair:
         self.seconds = time.time() - self.lost_at
 
     def end(self):
-        """Ends both, and gives what they said."""
+        """Kills both, and returns their output."""
         for process in self.processes:
             process.kill()
         return [process.communicate() for process in self.processes]
@@ -150,7 +150,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pairs():
-    """By name, pairs of workers after a loss; while one waits for a worker that is lost, the next pair starts."""
+    """Pairs of workers after a loss, by name; the next pair starts while one waits for its lost worker."""
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor())
         pairs, endings = {}, []
@@ -166,7 +166,7 @@ def pairs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
-def test_two_workers_reduce_and_wait_for_each_other(pairs, name):
+def test_workers_communicate_and_wait_for_each_other(pairs, name):
     found = pairs[name].reports
     assert [each["is_chief"] for each in found] == [True, False]
     assert all(each["sums"] == [3.0, 3.0, 3.0] for each in found)
@@ -179,11 +179,11 @@ def test_two_workers_reduce_and_wait_for_each_other(pairs, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_worker_that_is_lost_is_named(pairs, name):
+def test_names_a_lost_worker(pairs, name):
     pair = pairs[name]
     assert pair.seconds < 60
     assert pair.processes[1 - pair.lost].returncode == 1
     if pair.number != signal.SIGSTOP:
         assert pair.processes[pair.lost].wait(timeout=10) == -pair.number
     assert f"lost worker {pair.lost} ({pair.addresses[pair.lost]})" in pair.errors
-    assert "every worker with the same command" in pair.errors
+    assert "restart all workers with the same command" in pair.errors

@@ -1,8 +1,8 @@
-"""One of two workers that meet, and of which one is lost then; `test_strategy.py` runs it.
+"""One of two workers, one of which is lost after they have communicated; run by `test_strategy.py`.
 
     python -m tests.training.workers_program ADDRESS,ADDRESS INDEX LOST_INDEX SIGNAL [busy]
 
-It is a program of its own because clusters can only be made before TensorFlow starts, and because it dies.
+A separate program because clusters can only be created before TensorFlow starts, and because it dies.
 """
 
 import json
@@ -12,16 +12,17 @@ import time
 
 import tensorflow as tf
 
-from keras_bert.training.cluster import Cluster, watch_workers
+from keras_bert.training.cluster import Cluster
+from keras_bert.training.lost_workers import watch_workers
 from keras_bert.training.strategy import (
     any_worker,
     broadcast_from_chief,
-    cluster_of,
     describe_strategy,
+    get_cluster,
+    get_worker,
     is_chief,
     make_strategy,
     worker_barrier,
-    worker_of,
 )
 
 
@@ -30,13 +31,12 @@ def report(**values):
 
 
 def meet(strategy):
-    """What the workers tell each other."""
-    index, _ = worker_of(strategy)
-    barrier = worker_barrier(strategy)
+    """Communicates with the other worker, and reports the results."""
+    index, _ = get_worker(strategy)
     if index == 0:
         time.sleep(1.0)
     before = time.time()
-    barrier()
+    worker_barrier(strategy)
 
     @tf.function
     def add():
@@ -52,25 +52,23 @@ def meet(strategy):
         broadcast_from_chief=broadcast_from_chief(strategy, [0.1 + index, float("inf")] if index == 0 else [7.0, 7.0]),
         run_info=describe_strategy(strategy),
     )
-    barrier()
+    worker_barrier(strategy)
 
 
 def end(strategy, lost, number, busy):
-    """One worker gets a signal; the other waits for it, or is busy."""
-    barrier = worker_barrier(strategy)
-    barrier()
-    if worker_of(strategy)[0] == lost:
+    """Sends one worker a signal; the other waits for it, or is busy."""
+    worker_barrier(strategy)
+    if get_worker(strategy)[0] == lost:
         report(lost_at=time.time())
         os.kill(os.getpid(), number)
     time.sleep(120.0 if busy else 0.0)
-    barrier()
+    worker_barrier(strategy)
 
 
 def main(addresses, index, lost, number, busy=False):
-    """Joins the cluster, meets the other worker, and does what it is told."""
     cluster = Cluster(tuple(addresses.split(",")), int(index))
     strategy = make_strategy("multi_worker", cluster=cluster, start_timeout_seconds=60)
-    with watch_workers(cluster_of(strategy)):
+    with watch_workers(get_cluster(strategy)):
         meet(strategy)
         end(strategy, int(lost), int(number), busy)
 
