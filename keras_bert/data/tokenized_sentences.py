@@ -1,70 +1,65 @@
-"""Tagged sentences that were tokenized once, as windows of ids with the place at which each of their words is read."""
+"""Tagged sentences tokenized once: windows of ids, and the position at which each word is read."""
 
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.tokenized_examples import NO_LABEL, TokenizedExamples, flatten_rows
+from keras_bert.text.word_preprocessor import BertWordPreprocessor
 
-# Sequences tokenized at once: enough to keep all cores busy, few enough that their text takes no memory to speak of.
+# Sequences tokenized at once: enough to keep all cores busy, few enough that their text takes little memory.
 _CHUNK_SIZE = 1024
 
 
 class TokenizedSentences(NamedTuple):
-    """Windows of sentences, and where their words are read.
+    """Windows of sentences, and the positions at which their words are read.
 
     Args:
-        windows: `TokenizedExamples` of `[CLS] window [SEP]`, one row each; labels, where there are any, are those of
-            tokens.
-        lengths: int array [sentences], the words of each.
-        word_windows: int array [words of all sentences], the row in which a word is read.
-        word_places: int array [words of all sentences], its place there.
+        windows: Rows `[CLS] window [SEP]`; labels, if any, are those of tokens.
+        lengths: Int array [sentences], the number of words of each.
+        word_windows: Int array [words of all sentences], the row in which a word is read.
+        word_positions: Int array [words of all sentences], its position in that row.
 
     Example:
 
     >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "in", "paris"], lower_case=True)
     >>> tokenized = tokenize_sentences([["In", "Paris"]], keras_bert.BertWordPreprocessor(tokenizer), [[0, 1]])
-    >>> tokenized.windows.labels.tolist(), tokenized.word_places.tolist()
+    >>> tokenized.windows.labels.tolist(), tokenized.word_positions.tolist()
     ([-1, 0, 1, -1], [1, 2])
     """
 
     windows: TokenizedExamples
     lengths: np.ndarray
     word_windows: np.ndarray
-    word_places: np.ndarray
+    word_positions: np.ndarray
 
-    def of_sentences(self, values):
-        """Values of words, as those of each sentence.
-
-        Args:
-            values: array [words of all sentences, ...].
-
-        Returns:
-            list of arrays, one for each sentence.
-        """
+    def split_by_sentence(self, values: np.ndarray) -> list[np.ndarray]:
+        """Splits an array [words of all sentences, ...] into one array per sentence."""
         return np.split(values, np.cumsum(self.lengths)[:-1])
 
 
-def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
-    """Tokenizes sentences, each of which is a sequence of its own, or those of a document together.
+def tokenize_sentences(
+    sentences: Iterable[Sequence[str]],
+    preprocessor: BertWordPreprocessor,
+    labels: Sequence[Sequence[int]] | None = None,
+    documents: Sequence[int] | None = None,
+) -> TokenizedSentences:
+    """Tokenizes sentences, each as a sequence of its own, or those of a document together.
 
     Args:
-        sentences: list of lists of str, the words.
-        preprocessor: a `BertWordPreprocessor`.
-        labels: list of lists of int, the number of each word's label; or None.
-        documents: list of int, which document each sentence is of, the same for sentences that follow one another: they
-            are read with the text around them, as far as the model's length goes (paper, section 5.3: "the maximal
-            document context"). None reads every sentence by itself.
-
-    Returns:
-        `TokenizedSentences`.
+        sentences: The words of each sentence.
+        preprocessor: The preprocessor.
+        labels: The label of each word of each sentence, or None.
+        documents: The document of each sentence, equal for consecutive sentences of the same document: they are read
+            with the text around them, up to the model's length (paper, section 5.3: "the maximal document context").
+            None reads each sentence separately.
 
     Raises:
-        ValueError: if there are no sentences, other numbers of labels than of words, or of documents than of sentences.
-
-    Example: as for `TokenizedSentences`.
+        ValueError: if there are no sentences, or the numbers of labels and words, or of documents and sentences,
+            differ.
     """
     sentences = list(sentences)
     if not sentences:
@@ -73,50 +68,43 @@ def tokenize_sentences(sentences, preprocessor, labels=None, documents=None):
     if labels is not None:
         _check_labels(labels, lengths)
     if documents is not None and len(documents) != len(sentences):
-        raise ValueError(
-            f"`documents` says of every sentence which document it is of; got {len(documents)} for {len(sentences)} "
-            "sentences"
-        )
-    parts, rows = [], 0
-    sequences = _sequences(sentences, documents)
+        raise ValueError(f"`documents` needs a number for each sentence; got {len(documents)} for {len(sentences)}")
+    parts, num_rows = [], 0
+    sequences = _join_documents(sentences, documents)
     while chunk := list(itertools.islice(sequences, _CHUNK_SIZE)):
         prepared = preprocessor(tf.ragged.constant(chunk, tf.string, ragged_rank=1, inner_shape=()))
-        ids, row_lengths, first_segments = flatten_rows(prepared.inputs, preprocessor.tokenizer.vocab_size)
-        parts.append((ids, row_lengths, first_segments, prepared.windows.numpy() + rows, prepared.positions.numpy()))
-        rows += len(row_lengths)
-    ids, row_lengths, first_segments, word_windows, word_places = map(np.concatenate, zip(*parts, strict=True))
-    of_tokens = None
+        rows = flatten_rows(prepared.inputs, preprocessor.tokenizer.vocab_size)
+        parts.append((*rows, prepared.windows.numpy() + num_rows, prepared.positions.numpy()))
+        num_rows += len(rows[1])
+    ids, row_lengths, first_segments, word_windows, word_positions = map(np.concatenate, zip(*parts, strict=True))
+    token_labels = None
     if labels is not None:
-        of_tokens = np.full(len(ids), NO_LABEL, "int32")
-        begin = np.cumsum(row_lengths) - row_lengths
-        of_tokens[begin[word_windows] + word_places] = [label for of_sentence in labels for label in of_sentence]
+        token_labels = np.full(len(ids), NO_LABEL, "int32")
+        row_starts = np.cumsum(row_lengths) - row_lengths
+        token_labels[row_starts[word_windows] + word_positions] = list(itertools.chain.from_iterable(labels))
     windows = TokenizedExamples(
-        ids,
-        row_lengths,
-        first_segments,
-        labels=of_tokens,
-        pad_id=preprocessor.tokenizer.pad_id,
+        ids, row_lengths, first_segments, labels=token_labels, pad_id=preprocessor.tokenizer.pad_id
     )
-    return TokenizedSentences(windows, lengths, word_windows, word_places)
+    return TokenizedSentences(windows, lengths, word_windows, word_positions)
 
 
-def _check_labels(labels, lengths):
-    numbers = np.array([len(of_sentence) for of_sentence in labels], "int64")
-    if len(numbers) != len(lengths):
-        raise ValueError(f"every sentence must have its labels; got {len(numbers)} lists of them for {len(lengths)}")
-    wrong = np.flatnonzero(numbers != lengths)
+def _check_labels(labels: Sequence[Sequence[int]], lengths: np.ndarray) -> None:
+    num_labels = np.array([len(sentence_labels) for sentence_labels in labels], "int64")
+    if len(num_labels) != len(lengths):
+        raise ValueError(f"each sentence needs a list of labels; got {len(num_labels)} lists for {len(lengths)}")
+    wrong = np.flatnonzero(num_labels != lengths)
     if len(wrong):
         row = wrong[0]
         raise ValueError(
-            f"every word must have a label; sentence {row} has {lengths[row]} words and {numbers[row]} labels"
+            f"each word needs a label; sentence {row} has {lengths[row]} words and {num_labels[row]} labels"
         )
 
 
-def _sequences(sentences, documents):
-    """The words that are read together, sentence by sentence or document by document, in order."""
+def _join_documents(sentences: Sequence[Sequence[str]], documents: Sequence[int] | None) -> Iterator[Sequence[str]]:
+    """Yields the words to be read together, of a sentence or a document, in order."""
     if documents is None:
         yield from sentences
         return
     pairs = zip(documents, sentences, strict=True)
-    for _, of_document in itertools.groupby(pairs, key=lambda pair: pair[0]):
-        yield [word for _, words in of_document for word in words]
+    for _, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        yield [word for _, words in group for word in words]

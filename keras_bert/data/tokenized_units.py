@@ -1,5 +1,6 @@
-"""Texts as ids, with the pieces or words that features are wanted of."""
+"""Texts tokenized once, and the wordpieces or words whose features are extracted."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import tensorflow as tf
 
 from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows, tokenize_examples
 from keras_bert.text.pack import pack, packed_lengths
+from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.words import split_words
 
 WORDPIECES, WORDS = "wordpieces", "words"
@@ -17,13 +19,13 @@ _NO_UNIT = -1
 
 
 class TokenizedUnits(NamedTuple):
-    """The ids of many texts or pairs, and the units that their tokens are of.
+    """The ids of texts or pairs, and the unit of each token.
 
     Args:
-        examples: `TokenizedExamples`, one row a text.
-        numbers: int32 array [tokens of all texts], the number of the unit within its text that a token is of, from 0;
-            -1 where it is of none. Numbers never fall within a text.
-        names: list, for each text a list of str, its units by their numbers, up to the last one that has a token.
+        examples: One row per text.
+        numbers: Int32 array [tokens of all texts], the index of the token's unit in its text, from 0, ascending; -1 for
+            tokens without a unit.
+        names: The units of each text by their index, up to the last one that has a token.
 
     Example:
 
@@ -35,30 +37,23 @@ class TokenizedUnits(NamedTuple):
 
     examples: TokenizedExamples
     numbers: np.ndarray
-    names: list
+    names: list[list[str]]
 
 
-def tokenize_units(columns, preprocessor, unit=WORDPIECES):
-    """Tokenizes texts or pairs, and says which unit every token is of.
+def tokenize_units(
+    columns: Mapping[str, Sequence[str]], preprocessor: BertPreprocessor, unit: str = WORDPIECES
+) -> TokenizedUnits:
+    """Tokenizes texts or pairs, and finds the unit of each token.
 
     Args:
-        columns: dict of `text`, or of `text_a` and `text_b`, to a list or array of str.
-        preprocessor: a `BertPreprocessor` that truncates long texts.
-        unit: str. "wordpieces": every token is one, [CLS] and [SEP] included. "words": what stands between spaces, as
-            `split_words` parts texts; of a pair, the second text's words are numbered behind the first one's. A word
-            that is cut off, or made of characters that BERT drops, has no token.
-
-    Returns:
-        `TokenizedUnits`.
+        columns: `text`, or `text_a` and `text_b`, to the texts.
+        preprocessor: A preprocessor that truncates long texts.
+        unit: "wordpieces": each token is a unit, [CLS] and [SEP] included. "words": the words between spaces, as
+            `split_words` finds them; those of a pair's second text are numbered after the first one's. A word that is
+            truncated, or consists of characters that BERT drops, has no token.
 
     Raises:
-        ValueError: on another unit, or if there are no texts.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
-    >>> tokenize_units({"text": ["Playing"]}, keras_bert.BertPreprocessor(tokenizer)).names
-    [['[CLS]', 'play', '##ing', '[SEP]']]
+        ValueError: if the unit is unknown, or there are no texts.
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")
@@ -73,16 +68,17 @@ def tokenize_units(columns, preprocessor, unit=WORDPIECES):
     return TokenizedUnits(examples, numbers.astype("int32"), names)
 
 
-def _tokenize_words(columns, preprocessor):
+def _tokenize_words(columns: Mapping[str, Sequence[str]], preprocessor: BertPreprocessor) -> TokenizedUnits:
     num_texts = len(next(iter(columns.values())))
     if not num_texts:
         raise ValueError("there are no texts")
-    parts, names = [], []
+    parts = []
+    names: list[list[str]] = []
     for start in range(0, num_texts, _CHUNK_SIZE):
         texts = [column[start : start + _CHUNK_SIZE] for _, column in sorted(columns.items())]
-        part, names_of_part = _words_of_chunk([tf.constant(column, tf.string) for column in texts], preprocessor)
+        part, chunk_names = _tokenize_chunk([tf.constant(column, tf.string) for column in texts], preprocessor)
         parts.append(part)
-        names += names_of_part
+        names += chunk_names
     ids, lengths, first_segments, counts, numbers = map(np.concatenate, zip(*parts, strict=True))
     pad_id = preprocessor.tokenizer.pad_id
     return TokenizedUnits(
@@ -90,22 +86,24 @@ def _tokenize_words(columns, preprocessor):
     )
 
 
-def _words_of_chunk(texts, preprocessor):
-    """Flat ids, row lengths, first segments' lengths, token counts and word numbers; and the words."""
+def _tokenize_chunk(
+    texts: Sequence[tf.Tensor], preprocessor: BertPreprocessor
+) -> tuple[tuple[np.ndarray, ...], list[list[str]]]:
+    """Returns flat ids, row lengths, first segments' lengths, token counts and word indices; and the words."""
     tokenizer = preprocessor.tokenizer
     words = [split_words(column)[0] for column in texts]
     ids, numbers, words_before = [], [], tf.zeros_like(words[0].row_lengths())
     for segment in words:
-        pieces = tokenizer.tokenize(segment.values)  # [words of all texts, (pieces)]
+        wordpieces = tokenizer.tokenize(segment.values)  # [words of all texts, (wordpieces)]
         number = tf.ragged.range(words_before, words_before + segment.row_lengths())  # [texts, (words)]
-        of_pieces = segment.with_values(pieces.with_values(tf.gather(number.values, pieces.value_rowids())))
-        ids.append(segment.with_values(pieces).merge_dims(1, 2))
-        numbers.append(of_pieces.merge_dims(1, 2))
+        word_numbers = wordpieces.with_values(tf.gather(number.values, wordpieces.value_rowids()))
+        ids.append(segment.with_values(wordpieces).merge_dims(1, 2))
+        numbers.append(segment.with_values(word_numbers).merge_dims(1, 2))
         words_before += segment.row_lengths()
 
-    def packed(segments, cls_id, sep_id, pad_id):
+    def pack_rows(segments: Sequence[tf.RaggedTensor], cls_id: int, sep_id: int, pad_id: int) -> dict[str, tf.Tensor]:
         return pack(
-            *_and_none(segments),
+            *_as_pair(segments),
             cls_id=cls_id,
             sep_id=sep_id,
             pad_id=pad_id,
@@ -113,22 +111,21 @@ def _words_of_chunk(texts, preprocessor):
             pad_to="longest",
         )
 
-    rows = packed(ids, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
-    # Packed by the same law, numbers come to stand where the tokens stand.
-    numbers = packed(numbers, _NO_UNIT, _NO_UNIT, _NO_UNIT)["token_ids"].numpy()
-    counts = packed_lengths(*_and_none(ids))
-    of_tokens = numbers[rows["padding_mask"].numpy() != 0]
-    names = _first_of_rows(tf.concat(words, axis=1), numbers.max(axis=1) + 1)
-    return (*flatten_rows(rows, tokenizer.vocab_size), counts.numpy(), of_tokens), names
+    rows = pack_rows(ids, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+    # Packed in the same way, the word indices are in the positions of their tokens.
+    packed_numbers = pack_rows(numbers, _NO_UNIT, _NO_UNIT, _NO_UNIT)["token_ids"].numpy()
+    token_counts = packed_lengths(*_as_pair(ids)).numpy()
+    token_numbers = packed_numbers[rows["padding_mask"].numpy() != 0]
+    names = _first_words(tf.concat(words, axis=1), packed_numbers.max(axis=1) + 1)
+    return (*flatten_rows(rows, tokenizer.vocab_size), token_counts, token_numbers), names
 
 
-def _and_none(segments):
-    """Two segments; None in the place of a second one that is not there."""
-    return segments if len(segments) == 2 else [*segments, None]
+def _as_pair(segments: Sequence[tf.RaggedTensor]) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
+    return segments[0], segments[1] if len(segments) == 2 else None
 
 
-def _first_of_rows(words, number):
-    """The first words of each row, as str; not those of the rest of a book, of which the beginning is read."""
+def _first_words(words: tf.RaggedTensor, counts: np.ndarray) -> list[list[str]]:
+    """Returns the first `counts` words of each row; not the rest of a book, of which only the start is read."""
     starts = words.row_starts()
-    first = tf.gather(words.values, tf.ragged.range(starts, starts + number))
+    first = tf.gather(words.values, tf.ragged.range(starts, starts + counts))
     return [[word.decode("utf-8", "replace") for word in row] for row in first.to_list()]

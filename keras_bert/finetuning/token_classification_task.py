@@ -157,7 +157,7 @@ class TokenClassificationTask(FineTuningTask):
         """The sentences and their predicted tags."""
         sentences, tokenized = self._tokenize(split, examples, model, is_labelled)
         numbers = model.predict_logits(tokenized, batch_size).argmax(axis=1)
-        return sentences, [[model.labels[number] for number in row] for row in tokenized.of_sentences(numbers)]
+        return sentences, [[model.labels[number] for number in row] for row in tokenized.split_by_sentence(numbers)]
 
     def _tokenize(
         self, split: str, examples: Iterable[TaggedSentence], model: BertTokenClassifier, is_labelled: bool = True

@@ -182,7 +182,7 @@ class BertTokenClassifier(BertHead):
         for windows, output in self._predictor.outputs_by_example(self, tokenized.windows, batch_size, verbose):
             for window, of_window in zip(windows, output, strict=True):
                 words = by_window[ends[window - 1] if window else 0 : ends[window]]
-                logits[words] = of_window[tokenized.word_places[words]]
+                logits[words] = of_window[tokenized.word_positions[words]]
         return logits
 
     def predict_tags(self, sentences, documents=None, batch_size=None):
@@ -198,7 +198,7 @@ class BertTokenClassifier(BertHead):
         """
         tokenized = self.tokenize_sentences(sentences, documents=documents)
         numbers = self.predict_logits(tokenized, batch_size).argmax(axis=1)
-        return [[self.labels[number] for number in of_sentence] for of_sentence in tokenized.of_sentences(numbers)]
+        return [[self.labels[number] for number in of_sentence] for of_sentence in tokenized.split_by_sentence(numbers)]
 
     def tag(self, texts):
         """Tags texts as they are written, as an exported model does.

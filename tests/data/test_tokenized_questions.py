@@ -75,5 +75,5 @@ def test_what_cannot_be_trained_on_is_refused(uncased):
     unplaced = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, None, None)
     with pytest.raises(ValueError, match=r"question 'q1' has no first_word .* read_squad\(path, to_train=True\)"):
         tokenize_questions([unplaced], preprocessor, to_train=True)
-    with pytest.raises(TypeError, match="must be a SquadQuestion, as read_squad gives them; got 'Where'"):
+    with pytest.raises(TypeError, match="must be a SquadQuestion, as read_squad yields; got 'Where'"):
         tokenize_questions(["Where"], preprocessor)

@@ -30,13 +30,13 @@ def test_every_word_has_its_label_once(preprocessor, documents):
     of_tokens, ids = of_tokens.numpy(), inputs["token_ids"].numpy()
     flat = [label for of_sentence in labels for label in of_sentence]
     assert sorted(of_tokens[of_tokens != NO_LABEL].tolist()) == flat
-    assert of_tokens[tokenized.word_windows, tokenized.word_places].tolist() == flat
+    assert of_tokens[tokenized.word_windows, tokenized.word_positions].tolist() == flat
     words = [word for sentence in SENTENCES for word in sentence]
     tokenizer = preprocessor.tokenizer
-    for word, window, place in zip(words, tokenized.word_windows, tokenized.word_places, strict=True):
+    for word, window, place in zip(words, tokenized.word_windows, tokenized.word_positions, strict=True):
         pieces = tokenizer.tokenize(word).numpy().tolist() or [tokenizer.unk_id]
         assert ids[window, place] == pieces[0]
-    assert [of_sentence.tolist() for of_sentence in tokenized.of_sentences(np.array(flat))] == labels
+    assert [of_sentence.tolist() for of_sentence in tokenized.split_by_sentence(np.array(flat))] == labels
 
 
 def test_a_document_is_one_sequence(preprocessor):
@@ -55,7 +55,7 @@ def test_chunks_are_put_together(preprocessor, monkeypatch):
     parts = tokenize_sentences(SENTENCES, preprocessor, numbers_of_words())
     assert parts.windows.fingerprint() == whole.windows.fingerprint()
     np.testing.assert_array_equal(parts.word_windows, whole.word_windows)
-    np.testing.assert_array_equal(parts.word_places, whole.word_places)
+    np.testing.assert_array_equal(parts.word_positions, whole.word_positions)
 
 
 def test_what_does_not_fit_is_refused(preprocessor):
@@ -63,8 +63,8 @@ def test_what_does_not_fit_is_refused(preprocessor):
         tokenize_sentences([], preprocessor)
     with pytest.raises(ValueError, match="sentence 1 has 2 words and 1 labels"):
         tokenize_sentences([["a"], ["a", "b"]], preprocessor, [[0], [0]])
-    with pytest.raises(ValueError, match="got 2 lists of them for 1"):
+    with pytest.raises(ValueError, match="got 2 lists for 1"):
         tokenize_sentences([["a"]], preprocessor, [[0], [0]])
     for documents in ([0], [0, 0, 1]):
-        with pytest.raises(ValueError, match=f"which document it is of; got {len(documents)} for 2 sentences"):
+        with pytest.raises(ValueError, match=f"a number for each sentence; got {len(documents)} for 2"):
             tokenize_sentences([["a"], ["b"]], preprocessor, documents=documents)

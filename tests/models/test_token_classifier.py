@@ -104,7 +104,7 @@ def test_every_word_is_tagged_at_its_first_piece():
     tokenized = model.tokenize_sentences(SENTENCES)
     logits = model.predict_logits(tokenized, batch_size=3)
     whole = model(tokenized.windows.batch(np.arange(len(tokenized.windows)))).numpy()
-    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_places], atol=1e-5)
+    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_positions], atol=1e-5)
     tags = model.predict_tags(SENTENCES)
     assert [len(of_sentence) for of_sentence in tags] == [len(words) for words in SENTENCES]
     assert [tag for of_sentence in tags for tag in of_sentence] == [TAGS[label] for label in logits.argmax(axis=1)]
