@@ -1,4 +1,4 @@
-"""What every layer owes: shapes, a config that rebuilds it, low precision, weights of its own."""
+"""Shapes, configs, low precision and initial weights of every layer."""
 
 import keras
 import numpy as np
@@ -38,14 +38,14 @@ def test_shape_and_config(layer_class, arguments, inputs, shape):
 
 
 @pytest.mark.parametrize("layer_class, arguments, inputs, shape", CASES, ids=lambda case: getattr(case, "__name__", ""))
-def test_bfloat16_is_near(layer_class, arguments, inputs, shape):
+def test_bfloat16(layer_class, arguments, inputs, shape):
     exact = np.array(layer_class(**arguments)(*inputs))
     low = layer_class(**arguments, dtype="mixed_bfloat16")(*inputs)
     assert low.dtype == "bfloat16"
     np.testing.assert_allclose(np.array(low, "float32"), exact, atol=0.05)
 
 
-def test_no_two_weights_start_alike():
+def test_initial_weights_differ():
     block = TransformerBlock(num_attention_heads=2, intermediate_size=8, seed=1)
     block(HIDDEN, MASK)
     kernels = [np.array(w) for w in block.weights if w.path.endswith("kernel")]
@@ -63,7 +63,7 @@ def test_kernels_start_from_a_truncated_normal():
     assert not np.array(dense.bias).any()
 
 
-def test_attention_scores_are_probabilities_over_what_may_be_seen():
+def test_attention_scores_are_masked_probabilities():
     mask = np.tril(np.ones([5, 5], bool))[None]
     layer = SelfAttention(2, seed=1)
     output, scores = layer(HIDDEN, mask, return_attention_scores=True)
@@ -72,7 +72,7 @@ def test_attention_scores_are_probabilities_over_what_may_be_seen():
     assert not np.array(scores)[:, :, ~mask[0]].any()
 
 
-def test_asking_for_attention_scores_changes_no_output():
+def test_returning_attention_scores_does_not_change_outputs():
     layer = SelfAttention(2, attention_probs_dropout_prob=0.0, seed=1)
     mask = np.tril(np.ones([5, 5], bool))[None]
     for training in (False, True):

@@ -20,7 +20,7 @@ def random_head(**arguments):
     return head, hidden, table
 
 
-def slowly(head, hidden, table):
+def reference(head, hidden, table):
     """The definition in float64."""
     dense = hidden @ np.asarray(head.transform.kernel, "float64") + np.asarray(head.transform.bias)
     active = np.maximum(dense, 0)
@@ -33,20 +33,20 @@ def slowly(head, hidden, table):
 def test_equals_its_definition():
     head, hidden, table = random_head(hidden_act="relu", layer_norm_eps=1e-3)
     logits = head(hidden, token_embeddings=table)
-    np.testing.assert_allclose(logits, slowly(head, hidden, table), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(logits, reference(head, hidden, table), rtol=1e-4, atol=1e-4)
 
 
-def test_bfloat16_gives_float32_logits_and_an_exact_bias():
+def test_bfloat16_head_returns_float32_logits():
     head, hidden, table = random_head(hidden_act="relu", dtype="mixed_bfloat16")
     head.bias.assign(np.arange(VOCAB) + 1000.123)
     logits = head(hidden, token_embeddings=np.zeros_like(table))
     assert logits.dtype == tf.float32
     np.testing.assert_array_equal(logits, np.tile(np.asarray(head.bias), [POSITIONS, 1]))
     found = head(hidden, token_embeddings=table)
-    np.testing.assert_allclose(found, slowly(head, hidden, table), rtol=0.05, atol=0.3)
+    np.testing.assert_allclose(found, reference(head, hidden, table), rtol=0.05, atol=0.3)
 
 
-def test_its_configuration_makes_it_again():
+def test_config_round_trip():
     head, hidden, table = random_head(hidden_act="gelu_new", initializer_range=0.5, layer_norm_eps=1e-6)
     again = MaskedLMHead.from_config(head.get_config())
     assert again.get_config() == head.get_config()

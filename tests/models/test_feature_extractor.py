@@ -10,7 +10,6 @@ import tensorflow as tf
 from absl import logging
 
 import keras_bert
-from keras_bert.export.ops import find_unserved_operations
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
 
@@ -81,7 +80,7 @@ def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
     np.testing.assert_allclose(extractor.similarity(sentences, sentences), expected["cosine"], atol=1e-5)
 
 
-def test_pieces_equal_hugging_face_on_minilm(shared, minilm):
+def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
     golden = shared / "golden" / "minilm"
     expected, inputs = np.load(golden / "outputs.npz"), np.load(golden / "inputs.npz")
     texts = json.loads((golden / "texts.json").read_text())
@@ -103,7 +102,7 @@ def test_pieces_equal_hugging_face_on_minilm(shared, minilm):
 @pytest.mark.parametrize(
     ("combine", "pooling"), [*((combine, "mean") for combine in COMBINATIONS), ("concat", "cls"), ("stack", "max")]
 )
-def test_embeddings_are_those_of_each_text_by_itself(states, combine, pooling):
+def test_batches_equal_single_texts(states, combine, pooling):
     layers = [-1, 0, 1]
     extractor = toy_extractor(layers=layers, combine=combine, pooling=pooling, normalize=False)
     pool = {"mean": lambda x: x.mean(axis=0), "cls": lambda x: x[0], "max": lambda x: x.max(axis=0)}[pooling]
@@ -128,7 +127,7 @@ def test_padding_has_no_influence(pooling):
     np.testing.assert_allclose(extractor(whole), np.array(extractor(ids))[:1], atol=1e-6)
 
 
-def test_training_makes_no_difference():
+def test_training_has_no_effect():
     extractor = toy_extractor({"hidden_dropout_prob": 0.5})
     ids = extractor.preprocessor(TEXTS[:5])
     np.testing.assert_array_equal(extractor(ids, training=True), extractor(ids))
@@ -149,7 +148,7 @@ def test_similarity():
 
 
 @pytest.mark.parametrize("combine", COMBINATIONS)
-def test_pieces_are_those_of_each_text_by_itself(states, combine):
+def test_wordpieces_of_batches_equal_single_texts(states, combine):
     extractor = toy_extractor(layers=[-2, -1], combine=combine)
     found = extractor.extract(TEXTS, batch_size=16)
     assert len(found) == len(TEXTS)
@@ -159,7 +158,7 @@ def test_pieces_are_those_of_each_text_by_itself(states, combine):
         np.testing.assert_allclose(features.vectors, combined(of_text, [-2, -1], combine), atol=1e-5)
 
 
-def test_words_are_made_of_their_pieces():
+def test_word_pooling():
     extractor = toy_extractor(layers=[-1, 0], combine="stack")
     text = " goodly,\tthe film ."  # good ##ly , | the | film | .
     states = np.stack(hidden_states(extractor, text)[[-1, 0]], axis=1)
@@ -180,7 +179,7 @@ def test_words_of_pairs():
         np.testing.assert_allclose(features.vectors, of_tokens[places], atol=1e-5)
 
 
-def test_words_without_pieces_are_left_out_and_the_others_keep_their_numbers(monkeypatch):
+def test_omits_words_without_wordpieces(monkeypatch):
     warnings = []
     monkeypatch.setattr(logging, "warning", lambda message, *values: warnings.append(message % values))
     extractor = toy_extractor(preprocessor=toy_preprocessor(sequence_length=6))
@@ -191,7 +190,7 @@ def test_words_without_pieces_are_left_out_and_the_others_keep_their_numbers(mon
     assert warnings == ["1 of 4 texts are longer than 6 tokens and were truncated (the longest has 10)"]
 
 
-def test_texts_tokenized_beforehand():
+def test_accepts_tokenized_texts():
     extractor = toy_extractor()
     units = extractor.tokenize(TEXTS, "words")
     for before, features in zip(extractor.extract(TEXTS, "words"), extractor.extract(units), strict=True):
@@ -200,7 +199,7 @@ def test_texts_tokenized_beforehand():
     np.testing.assert_array_equal(extractor.embed(units.examples), extractor.embed(TEXTS))
 
 
-def test_bfloat16_is_near():
+def test_bfloat16():
     extractor = toy_extractor(layers=[0, 1, 2], normalize=False)
     low = toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2], normalize=False)
     found = low.embed(TEXTS)
@@ -209,25 +208,6 @@ def test_bfloat16_is_near():
 
 
 # A model like the others.
-
-
-def test_export_answers_as_embed_does(tmp_path):
-    extractor = toy_extractor(layers=[-1, -2])
-    folder = extractor.export(tmp_path / "1")
-    served = tf.saved_model.load(folder)
-    expected = extractor.embed(TEXTS)
-    answer = served.signatures["serving_default"](text=tf.constant(TEXTS))
-    assert list(answer) == ["embedding"]
-    assert answer["embedding"].dtype == tf.float32
-    np.testing.assert_allclose(answer["embedding"], expected, atol=1e-6)
-    ids = extractor.preprocessor(TEXTS)
-    np.testing.assert_allclose(served.signatures["tokens"](**ids)["embedding"], expected, atol=1e-6)
-    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[TEXTS[0].encode()]))
-    example = tf.train.Example(features=tf.train.Features(feature={"text": feature})).SerializeToString()
-    answer = served.signatures["examples"](examples=tf.constant([example]))
-    np.testing.assert_allclose(answer["embedding"], expected[:1], atol=1e-6)
-    assert served.signatures["serving_default"](text=tf.zeros([0], tf.string))["embedding"].shape == (0, 32)
-    assert not find_unserved_operations(folder)
 
 
 def test_export_of_pairs_in_bfloat16(tmp_path):
@@ -239,7 +219,7 @@ def test_export_of_pairs_in_bfloat16(tmp_path):
     np.testing.assert_allclose(answer["embedding"], extractor.embed(pairs), atol=0.02)
 
 
-def test_a_saved_model_comes_back(tmp_path):
+def test_saves_and_loads_as_keras_file(tmp_path):
     extractor = toy_extractor(layers=[-1, 0], combine="mean", pooling="max", normalize=False, trainable=False)
     extractor.save(tmp_path / "extractor.keras")
     again = keras.saving.load_model(tmp_path / "extractor.keras")
@@ -248,7 +228,7 @@ def test_a_saved_model_comes_back(tmp_path):
     np.testing.assert_array_equal(again.embed(TEXTS), extractor.embed(TEXTS))
 
 
-def test_a_checkpoint_comes_back(tmp_path):
+def test_saves_and_loads_checkpoints(tmp_path):
     extractor = toy_extractor()
     folder = extractor.save_checkpoint(tmp_path / "model")
     again = keras_bert.BertFeatureExtractor.from_checkpoint(folder, sequence_length=16)
@@ -257,7 +237,7 @@ def test_a_checkpoint_comes_back(tmp_path):
     np.testing.assert_allclose(again.embed(TEXTS), extractor.embed(TEXTS), atol=1e-6)
 
 
-def test_it_has_no_weights_but_the_encoders():
+def test_has_only_the_encoders_weights():
     extractor = toy_extractor()
     assert len(extractor.weights) == len(extractor.encoder.weights) > 0
     model = keras.Sequential([extractor, keras.layers.Dense(1)])
@@ -283,12 +263,12 @@ def test_it_has_no_weights_but_the_encoders():
         ({"preprocessor": toy_preprocessor(long_texts="windows")}, "has long_texts='windows'"),
     ],
 )
-def test_arguments_that_cannot_be(arguments, message):
+def test_rejects_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         toy_extractor(**arguments)
 
 
-def test_what_is_no_text():
+def test_rejects_invalid_inputs():
     extractor = toy_extractor()
     with pytest.raises(ValueError, match="unit must be one of"):
         extractor.extract(["a"], "letters")

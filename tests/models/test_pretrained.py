@@ -31,9 +31,11 @@ def make_head(name, kind):
     return BertSpanLabeler(make_encoder(kind, with_pooler=False), preprocessor, seed=1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("head", ["classifier", "choice", "spans"])
-def test_a_head_comes_back(tmp_path, head, kind):
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [*(("classifier", kind) for kind in KINDS), ("choice", FEATURES), ("spans", "two_directions")],
+)
+def test_head_round_trip(tmp_path, head, kind):
     model = make_head(head, kind)
     folder = model.save_checkpoint(tmp_path / "model", hidden_dropout_prob=0.25)
     lengths = {"stride": 8, "max_query_length": 4} if head == "spans" else {}
@@ -52,7 +54,7 @@ def test_a_head_comes_back(tmp_path, head, kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_the_folder_says_what_it_holds(tmp_path, kind):
+def test_configuration_and_tensor_names(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model", dtype="bfloat16")
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "keras_bert"
@@ -70,7 +72,7 @@ def test_the_folder_says_what_it_holds(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_a_tensor_that_is_missing_is_named(tmp_path, kind):
+def test_names_missing_tensor(tmp_path, kind):
     from safetensors.numpy import save_file
 
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model")
@@ -83,14 +85,14 @@ def test_a_tensor_that_is_missing_is_named(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_what_takes_a_bert_refuses_others(tmp_path, kind):
+def test_bert_models_reject_other_encoders(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model")
     for cls in (BertEncoder, BertPretrainer):
         with pytest.raises(ValueError, match=f"has the encoder '{kind}', which is not a BertEncoder"):
             cls.from_checkpoint(folder)
 
 
-def test_a_bert_as_the_encoders_of_the_comparisons(tmp_path):
+def test_converts_bert_to_other_encoders(tmp_path):
     start = toy_classifier()
     folder = start.save_checkpoint(tmp_path / "model")
     ids, expected = toy_preprocessor()(toy_reviews(4)[0]), start.encoder.variables_by_path()
@@ -113,7 +115,7 @@ def test_a_bert_as_the_encoders_of_the_comparisons(tmp_path):
     np.testing.assert_array_equal(both.encoder(ids)["pooled_output"][:, :16], left.encoder(ids)["pooled_output"])
 
 
-def test_two_checkpoints_are_the_two_directions(tmp_path):
+def test_reads_two_directions_from_two_checkpoints(tmp_path):
     parts = make_encoder("two_directions", dtype="float32").bert_encoders()
     folders = [part.save_checkpoint(tmp_path / part.attention_direction) for part in parts]
     checkpoint, encoder = read_encoder(folders[0], "two_directions", folders[1], dtype="mixed_bfloat16")
@@ -123,7 +125,7 @@ def test_two_checkpoints_are_the_two_directions(tmp_path):
         read_encoder(folders[0], right_to_left=folders[1])
 
 
-def test_the_seed_is_that_of_the_new_weights(tmp_path):
+def test_seed_determines_new_weights(tmp_path):
     folder = toy_classifier().save_checkpoint(tmp_path / "model")
     kernels = [
         np.array(read_encoder(folder, "left_to_right_bilstm", seed=seed)[1].bilstms[0].weights[0]) for seed in (1, 1, 2)

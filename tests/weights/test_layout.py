@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 
 from keras_bert.weights.layout import (
-    POOLER_PATHS,
-    expected_classifier_shapes,
     expected_encoder_shapes,
     fuse_query_key_value,
     split_query_key_value,
@@ -21,7 +19,7 @@ LARGE = BASE | {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4,)])
-def test_fusing_and_splitting_undo_each_other(shape):
+def test_splitting_inverts_fusing(shape):
     parts = np.random.default_rng(0).standard_normal((3, *shape))
     fused = fuse_query_key_value(*parts)
     assert fused.shape == (*shape[:-1], 12)
@@ -29,25 +27,17 @@ def test_fusing_and_splitting_undo_each_other(shape):
         np.testing.assert_array_equal(part, split)
 
 
-def test_splitting_gives_views():
+def test_splitting_returns_views():
     fused = np.zeros((2, 6))
     split_query_key_value(fused)[1][:] = 1
     np.testing.assert_array_equal(fused[0], [0, 0, 1, 1, 0, 0])
 
 
-def test_what_is_no_fused_array_is_refused():
+def test_rejects_arrays_that_are_not_fused():
     with pytest.raises(ValueError, match=r"received shape \[4, 4\]"):
         split_query_key_value(np.zeros((4, 4)))
 
 
 @pytest.mark.parametrize(("config", "parameters"), [(BASE, 109_482_240), (LARGE, 335_141_888)])
-def test_shapes_add_up_to_the_known_number_of_parameters(config, parameters):
+def test_number_of_parameters(config, parameters):
     assert sum(int(np.prod(shape)) for shape in expected_encoder_shapes(config).values()) == parameters
-
-
-def test_the_pooler_is_among_the_shapes():
-    assert set(POOLER_PATHS) < set(expected_encoder_shapes(BASE))
-
-
-def test_classifier_shapes():
-    assert expected_classifier_shapes(768, 3) == {"logits/kernel": (768, 3), "logits/bias": (3,)}

