@@ -75,7 +75,9 @@ def test_mixed_bfloat16_is_near_on_minilm(shared, minilm):
     assert np.abs(difference[ids["padding_mask"] == 1]).max() < 0.1
 
 
-@pytest.mark.parametrize("size, parameters", [("tiny", 4_385_920), ("base", 109_482_240), ("large", 335_141_888)])
+@pytest.mark.parametrize(
+    "size, parameters", [("tiny", 4_385_920), pytest.param("large", 335_141_888, marks=pytest.mark.slow)]
+)
 def test_published_sizes(size, parameters):
     # All blocks of large would be 1.3 GB: counted are those of one block, and what a second adds.
     one, two = (BertEncoder.from_size(size, num_hidden_layers=blocks).count_params() for blocks in (1, 2))
@@ -199,6 +201,7 @@ def test_a_frozen_encoder_stays_frozen(tmp_path):
     assert len(encoder.trainable_variables) == 31
 
 
+@pytest.mark.slow
 def test_works_in_a_functional_model_and_trains():
     inputs = {name: keras.Input([None], dtype="int32", name=name) for name in random_inputs()}
     outputs = keras.layers.Dense(1)(BertEncoder(**TINY)(inputs)["pooled_output"])
