@@ -35,6 +35,12 @@ class PretrainingData(Settings):
 
     Raises:
         ValueError: if text and files of instances are both given, or neither.
+
+    Example:
+
+    >>> data = keras_bert.PretrainingData(vocab_file="vocab.txt", text_files=("corpus/*.txt",))
+    >>> data.do_lower_case, data.masked_lm_prob
+    (True, 0.15)
     """
 
     vocab_file: str = setting(REQUIRED, "The vocabulary, one wordpiece per line.", recorded=False)

@@ -57,7 +57,14 @@ class RuntimeSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningRuntime(RuntimeSettings):
-    """`RuntimeSettings` of fine-tuning, which also evaluates, predicts and exports."""
+    """`RuntimeSettings` of fine-tuning, which also evaluates, predicts and exports.
+
+    Example:
+
+    >>> keras_bert.FineTuningRuntime(eval_batch_size=0)
+    Traceback (most recent call last):
+    ValueError: eval_batch_size must be at least 1, got 0
+    """
 
     eval_batch_size: int = setting(
         64, "Examples per batch of evaluation and prediction.", lower=1, modes=("train", "eval", "predict")
