@@ -28,22 +28,14 @@ def service_batches(
 
     The examples are sent with the pipeline, once per job; neither the service nor its clients need files.
 
-    Args:
-        examples: Examples with labels, the same in all processes.
-        plan: Batches of one process: of a global batch for N processes, each takes N-th parts.
-        service: Address of the dispatcher, grpc://host:port, which runs the same version of TensorFlow.
-        job_name: A name that was never used with this service: with a used one, only the rest of that job is read,
-            possibly nothing.
-        first_epoch: Index of the first epoch, from 0.
-        epochs: Number of epochs; None repeats the examples without end.
+    The examples are the same in all processes. The plan is of the batches of one process: of a global batch for N
+    processes, each takes N-th parts. `service` is the address of the dispatcher, grpc://host:port, which runs the same
+    version of TensorFlow. The name of the job must be new to the service: with a used one, only the rest of that job is
+    read, possibly nothing.
 
-    Returns:
-        Dataset of `(inputs, labels)`, like that of `training_batches`. Its iterator cannot be checkpointed. It waits if
-        the service has no workers.
-
-    Raises:
-        ConnectionError: if there is no dispatcher at this address, or it refuses the pipeline.
-        ValueError: if the address is malformed, the name is empty, or the examples are too large.
+    Returns `(inputs, labels)`, like `training_batches`. The iterator cannot be checkpointed, and waits if the service
+    has no workers. Raises ConnectionError if there is no dispatcher at this address, or it refuses the pipeline, and
+    ValueError if the examples are too large.
     """
     if not job_name:
         raise ValueError("job_name is empty; give one that was never used with this service")

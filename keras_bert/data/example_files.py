@@ -100,9 +100,7 @@ def read_examples(
 def find_files(paths: PathLike | Iterable[PathLike]) -> list[Path]:
     """Expands local files and glob patterns, in the given order; the files of a pattern are sorted.
 
-    Raises:
-        FileNotFoundError: if a file does not exist, or a pattern matches none.
-        ValueError: if there are no files, or a file is given twice.
+    Raises FileNotFoundError if a file does not exist or a pattern matches none, and ValueError for a repeated file.
     """
     found: list[Path] = []
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:

@@ -46,13 +46,7 @@ class ExampleStream(Generic[T]):
 def hold_out(examples: Iterable[T], fraction: float, seed: int) -> tuple[ExampleStream[T], ExampleStream[T]]:
     """Splits examples into a training set and a held-out set; each example is drawn by its index and the seed alone.
 
-    Args:
-        examples: Examples that can be iterated over repeatedly.
-        fraction: Probability of an example to be held out, between 0 and 1.
-        seed: Seed of the draws.
-
-    Raises:
-        ValueError: if `fraction` is out of range, or one of the two sets would be empty.
+    Raises ValueError if `fraction` is not between 0 and 1, or one of the two sets would be empty.
 
     Example:
 
@@ -86,17 +80,7 @@ def cross_validation_fold(
     evaluated this way (arXiv 1904.04365): its own folds, files in `data/cv_split` of Websail-NU/CODAH, are drawn
     regardless of categories too, and have the same sizes but other questions.
 
-    Args:
-        examples: Examples that can be iterated over repeatedly, always in the same order.
-        fold: Index of the fold, from 0.
-        seed: Seed of the shuffle; the same for all folds of a cross-validation.
-        num_folds: Number of folds, at least 3.
-
-    Returns:
-        Training, development and test set, each in the order of `examples`.
-
-    Raises:
-        ValueError: if there is no such fold, or there are fewer examples than folds.
+    `num_folds` is at least 3. Each set keeps the order of `examples`, which must be the same in each pass.
 
     Example:
 

@@ -49,17 +49,9 @@ def tokenize_sentences(
 ) -> TokenizedSentences:
     """Tokenizes sentences, each as a sequence of its own, or those of a document together.
 
-    Args:
-        sentences: The words of each sentence.
-        preprocessor: The preprocessor.
-        labels: The label of each word of each sentence, or None.
-        documents: The document of each sentence, equal for consecutive sentences of the same document: they are read
-            with the text around them, up to the model's length (paper, section 5.3: "the maximal document context").
-            None reads each sentence separately.
-
-    Raises:
-        ValueError: if there are no sentences, or the numbers of labels and words, or of documents and sentences,
-            differ.
+    `labels` are those of each word of each sentence. `documents` are the numbers of the sentences' documents, equal for
+    consecutive sentences of the same document: they are read with the text around them, up to the model's length
+    (paper, section 5.3: "the maximal document context").
     """
     sentences = list(sentences)
     if not sentences:

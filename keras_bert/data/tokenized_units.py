@@ -45,15 +45,10 @@ def tokenize_units(
 ) -> TokenizedUnits:
     """Tokenizes texts or pairs, and finds the unit of each token.
 
-    Args:
-        columns: `text`, or `text_a` and `text_b`, to the texts.
-        preprocessor: A preprocessor that truncates long texts.
-        unit: "wordpieces": each token is a unit, [CLS] and [SEP] included. "words": the words between spaces, as
-            `split_words` finds them; those of a pair's second text are numbered after the first one's. A word that is
-            truncated, or consists of characters that BERT drops, has no token.
-
-    Raises:
-        ValueError: if the unit is unknown, or there are no texts.
+    Columns are `text`, or `text_a` and `text_b`; the preprocessor truncates long texts. With unit "wordpieces", each
+    token is a unit, [CLS] and [SEP] included; with "words", the words between spaces are, as `split_words` finds them,
+    those of a pair's second text numbered after the first one's. A word that is truncated, or consists of characters
+    that BERT drops, has no token.
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")

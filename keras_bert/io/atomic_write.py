@@ -27,9 +27,7 @@ def atomic_path(path: PathLike, overwrite: bool = False) -> Iterator[Path]:
 
     Missing parent folders are created.
 
-    Raises:
-        FileExistsError: if the file exists and `overwrite` is False; checked before and after the block.
-        IsADirectoryError: if `path` is a folder.
+    Raises FileExistsError, before or after the block, if the file exists and `overwrite` is False.
 
     Example:
 
@@ -80,8 +78,7 @@ def nonfinite_to_none(value: Any) -> Any:
 def atomic_folder(path: PathLike) -> Iterator[Path]:
     """Yields a new temporary folder, which is renamed to `path` at the end. An empty folder at `path` is replaced.
 
-    Raises:
-        FileExistsError: if `path` is a file or a folder with contents; checked before and after the block.
+    Raises FileExistsError, before or after the block, if `path` is a file or a folder with contents.
     """
     path = Path(os.path.abspath(path))
     taken = FileExistsError(f"{path} exists and is not overwritten; give another path, or remove it first")

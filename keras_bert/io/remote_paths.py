@@ -20,8 +20,7 @@ def matching_files(patterns: Iterable[str]) -> list[str]:
 
     The files of each pattern are sorted; `**` is not supported.
 
-    Raises:
-        FileNotFoundError: if a pattern matches no file, or a path is a folder.
+    Raises FileNotFoundError if a pattern matches no file, or a path is a folder.
     """
     import tensorflow as tf  # only this function of the module needs it
 

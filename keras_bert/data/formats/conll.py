@@ -58,23 +58,13 @@ def read_conll(
     "#" may be a token, so lines are comments only if `comment_prefix` says how they start, and only before the first
     token of a sentence. Multi-word tokens and empty nodes of CoNLL-U (1-2, 1.1) are read as tokens.
 
-    Args:
-        paths: File or files, or glob patterns; files whose names end in `.gz` are decompressed.
-        tag_column: Column of the tags, from 0, or from the end if negative; None does not read tags.
-        token_column: Column of the tokens, from 0, or from the end if negative.
-        scheme: One of `keras_bert.text.tags.SCHEMES`, in which the tags must be; they are returned as written. None
-            accepts any printable tag.
-        comment_prefix: Start of comments, such as "# " in CoNLL-U; None for files without comments.
-        bad_rows: Policy for lines with another number of columns than the first one, a missing column, an empty token
-            or one that starts with the document mark, an invalid tag, or invalid UTF-8. A sentence with such a line is
-            skipped as a whole, and each of its invalid lines counts. None raises an error for the first one.
-        known_tags: Allowed tags; None allows all tags of the scheme.
+    Columns are counted from 0, or from the end if negative; `tag_column=None` does not read tags. The tags must be in
+    the `scheme`, one of `keras_bert.text.tags.SCHEMES` (None accepts any printable tag), and among `known_tags`, if
+    given. They are returned as written. `paths` are files or glob patterns; `.gz` files are decompressed.
 
-    Raises:
-        FileNotFoundError: if a file does not exist, or a pattern matches none.
-        ValueError: if tokens and tags are read from the same column, the scheme is unknown, or, when it is read, a file
-            has no tokens.
-        BadRowError: when an invalid line is read, unless `bad_rows` skips it.
+    A line is invalid if it has another number of columns than the first, lacks a column, has an empty token or one that
+    starts with the document mark or an invalid tag, or is not UTF-8. If `bad_rows` skips them, each counts, and its
+    sentence is skipped as a whole. Raises ValueError for a file without tokens.
 
     Example:
 
@@ -103,10 +93,8 @@ def write_conll(path: PathLike, sentences: Iterable[TaggedSentence], overwrite: 
     Documents are marked by `-DOCSTART-` lines if one of them has several sentences, so that `read_conll` reads the same
     sentences again.
 
-    Raises:
-        FileExistsError: if the file exists and `overwrite` is False.
-        ValueError: if there are no sentences, a sentence has no tokens or not a tag for each, or a token or tag would
-            be read differently. The file is not written then.
+    Raises ValueError, and writes nothing, if there are no sentences, a sentence does not have a tag for each token, or
+    a token or tag would be read differently.
 
     Example:
 

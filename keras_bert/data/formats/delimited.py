@@ -28,18 +28,9 @@ def read_columns(
     quotes around values with commas, quotes (doubled) or line ends. Empty lines are skipped, but in a TSV file with one
     column they are empty values. A byte order mark is skipped, and a `.gz` file is decompressed.
 
-    Args:
-        path: The file, in UTF-8.
-        columns: Names of the columns to read.
-        file_format: "tsv" or "csv".
-        bad_rows: Policy for rows with another number of columns than the header, invalid UTF-8 or NUL characters; None
-            raises an error for the first one.
-        header: Names of the columns of a file without a header; None reads them from the first line.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file has no rows, lacks a column or repeats one, or a CSV quote is not closed.
-        BadRowError: on an invalid row, unless `bad_rows` skips it.
+    A row is invalid if its number of columns differs from the header's, it has NUL characters, or it is not UTF-8.
+    Raises ValueError if the file has no rows, lacks a column or repeats one, or a CSV quote is not closed. `header` has
+    the names of the columns of a file without a header.
 
     Example:
 

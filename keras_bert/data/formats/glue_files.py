@@ -176,9 +176,8 @@ def glue_task(name: str | GlueTask) -> GlueTask:
 def glue_file(task: str | GlueTask, data_dir: PathLike, split: str) -> Path:
     """Finds the file of a split in the task's own folder, or in the folder that contains it.
 
-    Raises:
-        FileNotFoundError: if it does not exist; the message lists the names that were looked for, and the files found.
-        ValueError: if the task has no such split, or the folder is that of another task.
+    Raises FileNotFoundError if it does not exist, and ValueError if the task has no such split, or the folder is that
+    of another task.
     """
     task = glue_task(task)
     check_split(task, split)
@@ -216,17 +215,8 @@ def read_glue(
 
     Invalid rows of a test split are never skipped, because a submission needs every row.
 
-    Args:
-        task: The task or its name.
-        data_dir: The folder that contains the tasks' folders, or the task's own folder.
-        split: One of the task's splits.
-        bad_rows: Policy for rows that lack columns or have an unknown label (which occur in QQP, for example); None
-            raises an error for the first one.
-
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the task has no such split, or the file lacks a column or has no rows.
-        BadRowError: when an invalid row is read, unless `bad_rows` skips it.
+    `data_dir` is the folder of the task, or the one that contains the tasks' folders. Rows are invalid if they lack
+    columns or have an unknown label (as some in QQP do).
 
     Example:
 
@@ -309,17 +299,9 @@ def write_submission(
     Labels are written as in the task's files: words for MNLI, AX, QNLI and RTE, 0 and 1 for the others. The scores of
     STS-B are clipped to 0 to 5 and written with three decimals.
 
-    Args:
-        path: The file to write; the server expects the name in `GlueTask.submission_files`.
-        task: The task or its name.
-        indices: Row numbers of the examples, in any order.
-        predictions: Predicted labels, or scores for STS-B, in the same order.
-        overwrite: Whether to replace an existing file.
-
-    Raises:
-        FileExistsError: if the file exists and `overwrite` is False.
-        ValueError: if the numbers of predictions and indices differ, rows are missing or repeated, or a prediction is
-            not one of the task's labels.
+    `indices` are the row numbers of the examples, in any order; the server expects the file name in
+    `GlueTask.submission_files`. Raises ValueError if rows are missing or repeated, or a prediction is not one of the
+    task's labels.
 
     Example:
 

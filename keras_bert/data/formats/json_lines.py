@@ -14,10 +14,7 @@ def read_objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads a JSON Lines file as pairs of the line, from 1, and the object on it; empty lines are skipped.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file has no rows.
-        BadRowError: if a line is not a JSON object in UTF-8, unless `bad_rows` skips it.
+    Raises ValueError for a file without rows.
 
     Example:
 

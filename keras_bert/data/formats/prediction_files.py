@@ -27,18 +27,12 @@ def write_predictions(
     `probability of <label>` for each label. A line of a JSON Lines file has the keys `line`, `label` and
     `probabilities`, an object.
 
-    Args:
-        path: The file to write.
-        rows: Dicts with `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
-            `probabilities` (dict of label to float, with the same labels in every row).
-        file_format: "tsv" or "jsonl". None derives it from the file name.
-        label_separator: Separator between labels in a multi-label TSV file.
-        overwrite: Whether to replace an existing file.
+    Rows are dicts with `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
+    `probabilities` (dict of label to float, with the same labels in every row). The format is that of the file name
+    unless it is given.
 
-    Raises:
-        FileExistsError: if the file exists and `overwrite` is False; before the first row is requested.
-        ValueError: if the format is unknown, a row has other probabilities than the first, a number is not finite, or
-            a label cannot be written as TSV. The file is not written then.
+    Raises FileExistsError before the first row is requested, and ValueError, with nothing written, if a row has other
+    probabilities than the first, a number is not finite, or a label cannot be written as TSV.
 
     Example:
 

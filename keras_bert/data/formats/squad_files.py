@@ -92,14 +92,8 @@ def read_squad(
 def write_squad(path: PathLike, articles: Iterable[Mapping[str, Any]], overwrite: bool = False) -> None:
     """Writes a file in the format of SQuAD 1.1, one article per line; only one article is in memory at a time.
 
-    Args:
-        path: The file to write.
-        articles: Dicts {"title": str, "paragraphs": [{"context": str, "qas": [...]}]}.
-        overwrite: Whether to replace an existing file.
-
-    Raises:
-        FileExistsError: if the file exists and `overwrite` is False.
-        ValueError: if there are no articles; the file is not written then.
+    Articles are dicts {"title": str, "paragraphs": [{"context": str, "qas": [...]}]}. Raises ValueError, and writes
+    nothing, if there are none.
     """
     with atomic_text_file(path, overwrite) as file:
         file.write('{"version": "1.1", "data": [')
@@ -125,14 +119,8 @@ def word_spans(context: str) -> list[tuple[int, int]]:
 def question_of_span(identifier: str, question: str, context: str, span: Any) -> SquadQuestion:
     """Makes a question whose answer is given by its position.
 
-    Args:
-        identifier: Id of the question.
-        question: The question.
-        context: The paragraph with the answer.
-        span: First character of the answer in the context, and last character + 1; None for an impossible question.
-
-    Raises:
-        ValueError: if the span is not a pair of integers, or is not a part of the context.
+    The span is the first character of the answer in the context and its last one + 1, or None for an impossible
+    question. Raises ValueError for anything else.
 
     Example:
 

@@ -69,15 +69,9 @@ def answer_questions(
     answer at all, on which the original fails, the question counts as impossible, with the odds it has against an
     answer whose logits are 0.
 
-    Args:
-        tokenized: The questions.
-        start_logits: Floats [windows, length], at least as long as the longest window; those of padding are ignored.
-        end_logits: Floats [windows, length].
-        tokenizer: The tokenizer of the questions.
-        version: "1.1", or "2.0", in which a question may be impossible.
-        n_best: Number of starts and ends to consider per window, and number of answers to keep.
-        max_answer_length: Maximum length of an answer in tokens.
-        null_threshold: In version 2.0, a question is impossible if its null odds exceed this value.
+    Logits are [windows, length], at least as long as the longest window; those of padding are ignored. In version 2.0,
+    a question is impossible if its null odds exceed `null_threshold`. `n_best` is the number of starts and ends to
+    consider per window, and of answers to keep.
     """
     spans = _find_spans(tokenized, start_logits, end_logits, n_best, max_answer_length)
     texts = _AnswerTexts(tokenized, tokenizer)

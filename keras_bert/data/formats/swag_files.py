@@ -42,17 +42,9 @@ def read_swag(
     The prompt is the first sentence, and each choice the start of the second sentence followed by an ending. They are
     segments A and B of the input (BERT, arXiv 1810.04805, section 4.4).
 
-    Args:
-        path: A CSV file with the columns `sent1`, `sent2`, `ending0`, `ending1` and so on, any number of them, and,
-            except for questions to predict, `label`; decompressed if its name ends in `.gz`.
-        bad_rows: Policy for rows with another number of columns than the header, an empty ending, or an invalid label;
-            None raises an error for the first one.
-        with_labels: Whether to read a column of labels, if there is one.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file lacks a column, has no rows, or has fewer than two endings or a gap in their numbers.
-        BadRowError: when an invalid row is read, unless `bad_rows` skips it.
+    `path` is a CSV file with the columns `sent1`, `sent2`, `ending0`, `ending1` and so on, any number of them, and, if
+    `with_labels`, `label`; `.gz` files are decompressed. A row is invalid if it has another number of columns than the
+    header, an empty ending, or a label that is not the index of an ending.
 
     Example:
 
@@ -95,17 +87,8 @@ def read_codah(
     in the middle of a sentence. Categories are letters of i (idioms), n (negation), p (polysemy), q (quantities), r
     (reference) and o (others), or "".
 
-    Args:
-        path: A TSV file without header and quoting: category, prompt, four endings, label; decompressed if its name
-            ends in `.gz`.
-        bad_rows: Policy for rows with another number of columns, an empty ending, or an invalid label; None raises an
-            error for the first one.
-        with_labels: Whether to read the labels; without them, the last column may contain anything.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: when it is read, if the file has no rows.
-        BadRowError: when an invalid row is read, unless `bad_rows` skips it.
+    `path` is a TSV file without header and quoting: category, prompt, four endings, label. Without `with_labels`, the
+    last column may contain anything.
     """
     path = check_is_file(path)
 

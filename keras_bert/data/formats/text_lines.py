@@ -45,9 +45,7 @@ def numbered_lines(path: PathLike, position: FilePosition | None = None) -> Iter
     Lines end at line feeds only: other Unicode line ends belong to the text. A leading byte order mark is dropped. A
     file whose name ends in `.gz` is decompressed.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the file is a damaged gzip file, is UTF-16, or has a line of more than 64 MiB.
+    Raises ValueError if the file is a damaged gzip file, is UTF-16, or has a line of more than 64 MiB.
 
     Example:
 
@@ -82,10 +80,8 @@ def numbered_lines(path: PathLike, position: FilePosition | None = None) -> Iter
 def decode_line(line: bytes, encoding: str = "utf-8", offset: int | None = None) -> str:
     """Decodes a line and removes its line end; raises ValueError for invalid bytes and NUL characters.
 
-    Args:
-        line: The line as bytes.
-        encoding: An encoding in which a line feed is the byte 0x0a and not part of another character.
-        offset: Byte at which the line starts in its file, for the error message.
+    `offset` is the byte at which the line starts in its file, for the message. In `encoding`, a line feed must be the
+    byte 0x0a and not part of another character.
     """
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     try:

@@ -45,20 +45,13 @@ def read_tfds(
 
     Examples come in the order of the prepared files, which tensorflow_datasets has shuffled.
 
-    Args:
-        name: `name`, `name/configuration`, or either with a version, `name:1.0.0`; without one, the latest is read.
-        split: A split, or a part of one, such as "train[:10%]".
-        text_columns: Name of the feature of texts, or a pair of names.
-        label_column: Name of the feature of labels; None for examples without labels. Class labels become their names
-            (other integers their digits), several labels a list, and floats stay floats.
-        data_dir: The folder of tensorflow_datasets; None is its default.
-        index_column: Name of an integer feature that becomes `index`, or None.
+    `name` is `name`, `name/configuration`, or either with a version, `name:1.0.0`; without one, the latest is read.
+    `split` may be a part of a split, such as "train[:10%]". Class labels become their names, other integers their
+    digits, several labels a list, and floats stay floats. The integers of `index_column` become `index`.
+    `data_dir=None` is the default folder of tensorflow_datasets.
 
-    Raises:
-        ImportError: if tensorflow_datasets is not installed.
-        FileNotFoundError: if the dataset has not been prepared; the message says how to.
-        ValueError: if there is no such split or feature, or a feature has another type; and, when it is read, for an
-            example that has no label or is not UTF-8.
+    Raises FileNotFoundError if the dataset has not been prepared, and ValueError for a missing split or feature, a
+    feature of another type, and, when it is read, an example that has no label or is not UTF-8.
     """
     names = [text_columns] if isinstance(text_columns, str) else list(text_columns)
     if len(names) not in (1, 2):
@@ -74,15 +67,7 @@ def read_tfds(
 def read_glue_tfds(task: str | GlueTask, split: str, data_dir: PathLike | None = None) -> ExampleStream[Example]:
     """Reads a split of a GLUE task that tensorflow_datasets has prepared: `read_glue`, in another order.
 
-    Args:
-        task: The task or its name.
-        split: One of the task's splits, with GLUE's name ("dev", not "validation").
-        data_dir: The folder of tensorflow_datasets; None is its default.
-
-    Raises:
-        ImportError: if tensorflow_datasets is not installed.
-        FileNotFoundError: if the task has not been prepared.
-        ValueError: if the task has no such split.
+    `split` has GLUE's name ("dev", not "validation").
     """
     task = glue_task(task)
     check_split(task, split)

@@ -79,23 +79,10 @@ def squad_articles(
 
     The questions of the file are in memory, and their documents one at a time.
 
-    Args:
-        path: A file of TriviaQA's folder `qa`, such as `wikipedia-train.json`.
-        evidence_dir: TriviaQA's folder `evidence`, with the folders `wikipedia` and `web`.
-        max_tokens: Number of words of a document to read, separated by white space.
-        max_questions: Number of questions to read; None reads all.
-        bad_rows: Policy for questions that lack a field, and documents whose file does not exist; None raises an error
-            for the first one.
-        counts: Counts to add to, or None.
-
-    Returns:
-        Iterator of dicts for `write_squad`.
-
-    Raises:
-        FileNotFoundError: if there is no such file or folder of evidence.
-        ValueError: if a number is less than 1, or, when it is read, the file is not in TriviaQA's format, has no
-            questions, or yields no article.
-        BadRowError: for an invalid question or a missing document, unless `bad_rows` skips it.
+    `path` is a file of TriviaQA's folder `qa`, such as `wikipedia-train.json`, and `evidence_dir` its folder
+    `evidence`. Of a document, `max_tokens` words are read, separated by white space. A question is invalid if it lacks
+    a field, or the file of a document does not exist. Raises ValueError if the file is not in TriviaQA's format, or
+    yields no article.
 
     Example:
 
