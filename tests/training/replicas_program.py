@@ -1,12 +1,11 @@
-"""Trains models on two logical devices, or as one of two workers; `test_replicas.py` runs it, and trains on one device.
+"""Trains models on two logical devices, or as one of two workers; run by `test_replicas.py`.
 
     python -m tests.training.replicas_program mirrored OUTPUT
     python -m tests.training.replicas_program worker OUTPUT INDEX ADDRESS,ADDRESS
 
-It is a program of its own because logical devices and clusters can only be made before TensorFlow starts.
+A separate program because logical devices and clusters can only be created before TensorFlow starts.
 """
 
-import functools
 import json
 import sys
 
@@ -15,57 +14,106 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.tokenized_examples import tokenize_examples
+from keras_bert.layers.dropout import Dropout
+from keras_bert.training.cluster import Cluster
+from keras_bert.training.dropout_seeds import DropoutSeeds
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
-from keras_bert.training.strategy import Cluster, any_worker, describe_strategy, get_worker, make_strategy
+from keras_bert.training.strategy import any_worker, describe_strategy, get_worker, make_strategy
 from tests.toys import toy_classifier, toy_reviews
+from tests.training.embedding_model import BATCH, make_dataset, make_model
 from tests.training.two_terms import TwoTerms
 
 # Even and uneven batches, and one with fewer rows than there are replicas.
 BATCH_SIZES = (8, 8, 5, 1, 8, 7, 2, 8)
 ENDS = np.cumsum(BATCH_SIZES)
-# For float16: the loss scale to begin with, and two batches whose last row, which the second of two replicas gets, is
-# too large for it.
+# For float16: the initial loss scale, and two batches whose last row, which the second replica gets, overflows.
 FACTOR = 256.0
 OVERFLOWING = (4, 5)
-_TERMS = ("loss_terms", "last_loss_terms")
 
 
-def batches_of(rows_of, worker, workers):
-    """This worker's part of each of the batches."""
+def split_batches(get_rows, worker, num_workers):
+    """Returns this worker's part of every batch; `get_rows` maps row numbers to tensors."""
     bounds = tf.data.Dataset.from_tensor_slices(np.stack([ENDS - BATCH_SIZES, ENDS], axis=1))
 
-    def part(bound):
+    def get_part(bound):
         size = bound[1] - bound[0]
-        return rows_of(tf.range(bound[0] + size * worker // workers, bound[0] + size * (worker + 1) // workers))
+        first = bound[0] + size * worker // num_workers
+        return get_rows(tf.range(first, bound[0] + size * (worker + 1) // num_workers))
 
-    return bounds.map(part)
+    return bounds.map(get_part)
 
 
-def make_step(strategy, make_model, gradient_accumulation_steps=1, **arguments):
+def classifier_batches(model, worker, num_workers):
+    texts, labels = toy_reviews(sum(BATCH_SIZES))
+    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
+    return split_batches(tokenized.batch, worker, num_workers)
+
+
+def two_terms_batches(worker, num_workers, overflowing=()):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(sum(BATCH_SIZES), 3))
+    inputs[ENDS[list(overflowing)] - 1] *= 1e4
+    inputs = tf.constant(inputs, tf.float32)
+    labels = tf.constant(rng.normal(size=(sum(BATCH_SIZES), 2)), tf.float32)
+    return split_batches(lambda rows: (tf.gather(inputs, rows), tf.gather(labels, rows)), worker, num_workers)
+
+
+def uneven_shards(worker, num_workers):
+    """Five batches of which the first worker has three and the second two, joined to three for one worker."""
+    rng = np.random.default_rng(1)
+    batches = [[rng.normal(size=(4, size)).astype("float32") for size in (3, 2)] for _ in range(5)]
+    if num_workers > 1:
+        batches = batches[:3] if worker == 0 else batches[3:]
+    else:
+        batches = [
+            [np.concatenate(parts) for parts in zip(batches[i], *batches[i + 3 : i + 4], strict=True)] for i in range(3)
+        ]
+    signature = (tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2]))
+    return tf.data.Dataset.from_generator(lambda: iter(map(tuple, batches)), output_signature=signature)
+
+
+def even_batches(model):
+    """Batches of a static shape, as TPUs need them."""
+    texts, labels = toy_reviews(32)
+    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
+    return tf.data.Dataset.from_tensor_slices(tokenized.batch(tf.range(32))).batch(8, drop_remainder=True)
+
+
+def make_classifier(gradient_checkpointing=False):
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return toy_classifier(dropout=0.0, encoder_arguments={"gradient_checkpointing": gradient_checkpointing, **none})
+
+
+def make_two_terms(dtype=None):
+    return TwoTerms(keras.initializers.RandomNormal(seed=3), dtype)
+
+
+def make_step(strategy, make, *arguments, **step_arguments):
     with strategy.scope():
-        model = make_model()
+        model = make(*arguments)
         optimizer = BertAdamW(1e-4, clip_norm=0.1)
-    step = TrainStep(model, optimizer, strategy, gradient_accumulation_steps, **arguments)
+    step = TrainStep(model, optimizer, strategy, **step_arguments)
     if step.loss_scale is not None:
         step.loss_scale.factor.assign(FACTOR)
     return step
 
 
-def train(step, batches, calls=1):
-    """By name, the weights after all batches, and the last report; how many updates of each call were passed over."""
-    iterator = iter(batches(step.model))
-    each = len(BATCH_SIZES) // calls
+def train(step, batches, num_calls=1):
+    """Trains on all batches; returns weights and the last report by name, and the number of skipped steps per call."""
+    iterator = iter(batches)
+    steps_per_call = len(BATCH_SIZES) // num_calls
     skipped = []
-    for call in range(calls):
-        report = step.run(iterator, call * each, each)
+    for call in range(num_calls):
+        report = step.run(iterator, call * steps_per_call, steps_per_call)
         skipped.append(int(report["skipped"]))
-    found = {f"weight {number}": weight.numpy() for number, weight in enumerate(step.model.weights)}
-    terms = {f"{kind} {name}": value for kind in _TERMS for name, value in report.pop(kind).items()}
-    found |= {f"report {name}": value.numpy() for name, value in (report | terms).items()}
-    found |= {"report skipped": skipped, "report apart": apart(step.strategy, variables_of(step))}
+    found = {f"weight {i}": weight.numpy() for i, weight in enumerate(step.model.weights)}
+    found |= {name: report[name].numpy() for name in ("examples", "steps", "gradient_norm", "failed")}
+    found |= {"skipped": skipped, "difference": replica_difference(step.strategy, variables_of(step))}
     if step.loss_scale is not None:
-        found["report factor"] = step.loss_scale.factor.numpy()
+        found["factor"] = step.loss_scale.factor.numpy()
     return found
 
 
@@ -73,109 +121,25 @@ def variables_of(step):
     return [*step.model.weights, *step.optimizer.variables]
 
 
-def train_twice(step, batches, calls):
-    """What is trained from the same beginning in one call, and in several."""
-    beginning = [variable.numpy() for variable in variables_of(step)]
+def train_twice(step, batches, num_calls):
+    """Trains from the same weights in one call, and in several."""
+    initial = [variable.numpy() for variable in variables_of(step)]
     once = train(step, batches)
-    for variable, value in zip(variables_of(step), beginning, strict=True):
+    for variable, value in zip(variables_of(step), initial, strict=True):
         variable.assign(value)
-    return once, train(step, batches, calls)
+    return once, train(step, batches, num_calls)
 
 
-def apart(strategy, variables):
-    """The largest difference between what the local replicas hold."""
-    return max(
-        np.abs(held.numpy() - replicas[0].numpy()).max()
-        for replicas in (strategy.experimental_local_results(variable.value) for variable in variables)
-        for held in replicas
-    )
+def replica_difference(strategy, variables):
+    """Returns the largest difference between the local replicas' copies of variables."""
+    copies = [strategy.experimental_local_results(variable.value) for variable in variables]
+    return max(np.abs(copy.numpy() - replicas[0].numpy()).max() for replicas in copies for copy in replicas)
 
 
-def classifier(gradient_checkpointing=False):
-    """A classifier of one block without dropout."""
-    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return toy_classifier(
-        dropout=0.0,
-        encoder_arguments={"num_hidden_layers": 1, "gradient_checkpointing": gradient_checkpointing, **none},
-    )
-
-
-def classifier_with_dropout():
-    return toy_classifier()
-
-
-def classifier_batches(worker, workers):
-    texts, labels = toy_reviews(sum(BATCH_SIZES))
-    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
-
-    def batches(model):
-        tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
-        return batches_of(tokenized.batch, worker, workers)
-
-    return batches
-
-
-def two_terms(dtype=None):
-    return TwoTerms(keras.initializers.RandomNormal(seed=3), dtype)
-
-
-def two_terms_float16():
-    return two_terms("mixed_float16")
-
-
-def two_terms_batches(worker, workers, overflowing=()):
-    generator = np.random.default_rng(0)
-    inputs = generator.normal(size=(sum(BATCH_SIZES), 3))
-    inputs[ENDS[list(overflowing)] - 1] *= 1e4
-    inputs = tf.constant(inputs, tf.float32)
-    labels = tf.constant(generator.normal(size=(sum(BATCH_SIZES), 2)), tf.float32)
-    return lambda _: batches_of(lambda rows: (tf.gather(inputs, rows), tf.gather(labels, rows)), worker, workers)
-
-
-def uneven_shards(worker, workers):
-    """Batches of two workers of which one has two more than the other; the same rows as one worker's five batches."""
-    generator = np.random.default_rng(1)
-    batches = [[generator.normal(size=(4, size)).astype("float32") for size in (3, 2)] for _ in range(5)]
-    if workers > 1:
-        own = batches[:3] if worker == 0 else batches[3:]
-        return lambda _: tf.data.Dataset.from_generator(
-            lambda: iter([tuple(batch) for batch in own]),
-            output_signature=(tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2])),
-        )
-    joined = [
-        tuple(np.concatenate(parts) for parts in zip(batches[number], *batches[number + 3 : number + 4], strict=True))
-        for number in range(3)
-    ]
-    return lambda _: tf.data.Dataset.from_generator(
-        lambda: iter(joined), output_signature=(tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2]))
-    )
-
-
-def even_batches(model):
-    """Batches of a static shape, as a TPU needs them."""
-    texts, labels = toy_reviews(32)
-    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
-    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
-    return tf.data.Dataset.from_tensor_slices(tokenized.batch(tf.range(32))).batch(8, drop_remainder=True)
-
-
-def fitted(strategy):
-    """The weights after Keras' own `fit` on the even batches."""
+def draw_masks(strategy, step):
+    """Returns the output of a dropout layer for ones, on every local replica at some step."""
     with strategy.scope():
-        model = classifier()
-        model.compile(BertAdamW(1e-4, clip_norm=0.1))
-    model.fit(even_batches(model), verbose=0)
-    return [weight.numpy() for weight in model.weights]
-
-
-def masks(strategy, step):
-    """What a dropout layer makes of ones, on each local replica in some step of a training."""
-    from keras_bert.layers.dropout import Dropout
-    from keras_bert.training.dropout_seeds import DropoutSeeds
-
-    with strategy.scope():
-        layer = Dropout(0.5, seed=1)
-        model = keras.Sequential([keras.Input([64]), layer])
+        model = keras.Sequential([keras.Input([64]), Dropout(0.5, seed=1)])
     seeds = DropoutSeeds(model, seed=7)
 
     def draw():
@@ -186,76 +150,106 @@ def masks(strategy, step):
     return [np.array(mask) for mask in strategy.experimental_local_results(tf.function(lambda: strategy.run(draw))())]
 
 
-def results(strategy):
-    """By the names of model, number of micro-batches and kind, everything that training gives."""
-    worker, workers = get_worker(strategy)
-    one_device = strategy.num_replicas_in_sync == 1
+def run_custom_loop(strategy):
+    """Trains an embedding model with `BertAdamW.apply` in `strategy.run`; returns weights and gradient norms."""
+    with strategy.scope():
+        model, optimizer = make_model(), BertAdamW(1e-4)
+        optimizer.build(model.trainable_variables)
+    compute_losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
+
+    def step(batch):
+        ids, labels = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(compute_losses(labels, model(ids, training=True))) / BATCH
+        return optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    run = tf.function(lambda batch: strategy.experimental_local_results(strategy.run(step, args=(batch,))))
+    dataset = strategy.experimental_distribute_dataset(make_dataset())
+    norms = np.array([[norm.numpy() for norm in run(batch)] for batch in dataset])
+    return {"norms": norms, **{f"weight {i}": weight.numpy() for i, weight in enumerate(model.weights)}}
+
+
+def collect_results(strategy):
+    """Returns the results of all trainings by name of the training and of the value."""
+    worker, num_workers = get_worker(strategy)
+    is_one_device = strategy.num_replicas_in_sync == 1
     found = {}
 
     def add(name, trained):
         found.update({f"{name}/{key}": value for key, value in trained.items()})
 
-    make = functools.partial(make_step, strategy)
-    own_classifier_batches = classifier_batches(worker, workers)
-    for name, make_model, batches in (
-        ("classifier", classifier, own_classifier_batches),
-        ("two_terms", two_terms, two_terms_batches(worker, workers)),
-        ("uneven_shards", two_terms, uneven_shards(worker, workers)),
-    ):
-        for parts in (1, 2):
-            add(f"{name}/{parts}", train(make(make_model, parts), batches))
-            if name == "two_terms" and workers == 1:
-                add(f"jit_two_terms/{parts}", train(make(make_model, parts, jit_compile=True), batches))
-    shares = {"float16": (worker, workers)}
-    if one_device:
-        shares |= {"first_half": (0, 2), "second_half": (1, 2)}
-    for name, share in shares.items():
-        batches = two_terms_batches(*share, OVERFLOWING)
-        for parts in (1, 2):
-            add(f"{name}/{parts}", train(make(two_terms_float16, parts), batches, calls=len(BATCH_SIZES)))
-    for number, trained in enumerate(train_twice(make(classifier_with_dropout, seed=1), own_classifier_batches, 2)):
+    accumulation = 1 if is_one_device else 2
+    step = make_step(strategy, make_classifier, gradient_accumulation_steps=accumulation)
+    add("classifier", train(step, classifier_batches(step.model, worker, num_workers)))
+    add("two_terms", train(make_step(strategy, make_two_terms), two_terms_batches(worker, num_workers)))
+    step = make_step(strategy, make_two_terms, gradient_accumulation_steps=accumulation)
+    add("uneven_shards", train(step, uneven_shards(worker, num_workers)))
+    step = make_step(strategy, make_two_terms, "mixed_float16", gradient_accumulation_steps=accumulation)
+    add("float16", train(step, two_terms_batches(worker, num_workers, OVERFLOWING), num_calls=len(BATCH_SIZES)))
+    step = make_step(strategy, toy_classifier, seed=1)
+    for number, trained in enumerate(train_twice(step, classifier_batches(step.model, worker, num_workers), 2)):
         add(f"dropout/{number}", trained)
-    add("dropout/2", train(make(classifier_with_dropout, seed=2), own_classifier_batches))
-    if workers == 1:  # Keras' fit fails under several
-        found |= {f"fit/weight {number}": value for number, value in enumerate(fitted(strategy))}
-    if one_device:
-        add("even", train(make(classifier), even_batches))
-        add("jit_even", train(make(classifier, jit_compile=True), even_batches))
-    elif workers == 1:
-        add(
-            "jit_even",
-            train(make(functools.partial(classifier, gradient_checkpointing=True), 2, jit_compile=True), even_batches),
-        )
-    for number, step in enumerate((0, 0, 1)):
-        for replica, mask in enumerate(masks(strategy, step)):
-            found[f"masks/{number}/{replica}"] = mask
+    for number, at in enumerate((0, 0, 1)):
+        found |= {f"masks/{number}/{replica}": mask for replica, mask in enumerate(draw_masks(strategy, at))}
+    if num_workers == 1:
+        add("loop", run_custom_loop(strategy))
+        jit = {} if is_one_device else {"jit_compile": True, "gradient_accumulation_steps": 2}
+        step = make_step(strategy, make_classifier, not is_one_device, **jit)
+        add("even", train(step, even_batches(step.model)))
+    if not is_one_device and num_workers == 1:
+        step = make_step(strategy, make_two_terms, jit_compile=True, gradient_accumulation_steps=2)
+        add("jit_two_terms", train(step, two_terms_batches(worker, num_workers)))
     return found
 
 
-def split_again():
-    """That the CPU is split can be asked for again, and cannot be changed."""
-    strategy = make_strategy("mirrored", num_logical_devices=2)
+def apply_nan_on_one_replica(strategy):
+    """Returns the largest change of any variable, and the message of the error."""
+    with strategy.scope():
+        kernel = keras.Variable(np.ones([3, 2], "float32"), name="kernel")
+        optimizer = BertAdamW(1.0)
+        optimizer.build([kernel])
+    before = [variable.numpy().copy() for variable in [kernel, *optimizer.variables]]
+
+    def step():
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        optimizer.apply([tf.fill([3, 2], tf.where(tf.equal(replica, 1), np.nan, 1.0))], [kernel])
+
+    message = message_of(tf.errors.InvalidArgumentError, tf.function(lambda: strategy.run(step)))
+    after = [variable.numpy() for variable in [kernel, *optimizer.variables]]
+    return {"change": max(np.abs(new - old).max() for new, old in zip(after, before, strict=True)), "message": message}
+
+
+def apply_before_build(strategy):
+    with strategy.scope():
+        kernel = keras.Variable([1.0], name="kernel")
+        optimizer = BertAdamW()
+    return message_of(RuntimeError, lambda: strategy.run(lambda: optimizer.apply([tf.ones([1])], [kernel])))
+
+
+def message_of(error_type, function):
     try:
-        make_strategy("mirrored", num_logical_devices=3)
-        message = "no error"
-    except RuntimeError as error:
-        message = str(error)
-    return {
-        "replicas": strategy.num_replicas_in_sync,
-        "worker": get_worker(strategy),
-        "any_worker": any_worker(strategy, True),
-        "run_info": json.dumps(describe_strategy(strategy)),
-        "message": message,
-    }
+        function()
+    except error_type as error:
+        return str(error)
+    return "no error"
 
 
 def main(mode, output, index=None, addresses=None):
-    """Trains and writes what came of it."""
     if mode == "worker":
-        found = results(make_strategy("multi_worker", cluster=Cluster(tuple(addresses.split(",")), int(index))))
-    else:
-        found = results(make_strategy("mirrored", num_logical_devices=2))
-        found |= {f"split/{key}": value for key, value in split_again().items()}
+        strategy = make_strategy("multi_worker", cluster=Cluster(tuple(addresses.split(",")), int(index)))
+        np.savez(output, **collect_results(strategy))
+        return
+    strategy = make_strategy("mirrored", num_logical_devices=2)
+    found = collect_results(strategy)
+    found |= {f"nan/{key}": value for key, value in apply_nan_on_one_replica(strategy).items()}
+    found |= {
+        "before_build": apply_before_build(strategy),
+        "worker": get_worker(strategy),
+        "any_worker": any_worker(strategy, True),
+        "run_info": json.dumps(describe_strategy(strategy)),
+        "replicas": make_strategy("mirrored", num_logical_devices=2).num_replicas_in_sync,  # may be repeated
+        "split_again": message_of(RuntimeError, lambda: make_strategy("mirrored", num_logical_devices=3)),
+    }
     np.savez(output, **found)
 
 

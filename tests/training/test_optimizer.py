@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,9 +10,8 @@ import tensorflow as tf
 
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
-from tests.forked import run as run_forked
 from tests.reference import optimizer as reference
-from tests.training import mirrored_program
+from tests.training.embedding_model import STEPS, make_dataset, make_model
 
 SHAPES = {"table": (5, 4), "dense/kernel": (4, 3), "dense/bias": (3,), "layer_norm/gamma": (3,)}
 
@@ -31,7 +28,7 @@ def make_variables(values):
 
 
 def slots(optimizer, name):
-    """The variables of one slot, in the order of the variables that the optimizer was built with."""
+    """Returns the variables of one slot, in the order of the model's variables."""
     return [variable for variable in optimizer.variables if variable.path.endswith(f"_{name}")]
 
 
@@ -39,7 +36,7 @@ def random_gradients(rng, shapes=SHAPES, scale=1.0):
     return {path: (scale * rng.normal(size=shape)).astype("float32") for path, shape in shapes.items()}
 
 
-def test_golden_variables_means_and_norms(shared):
+def test_equals_the_original_on_golden_data(shared):
     golden = np.load(shared / "golden/optimizer/adamw_seed0.npz")
     settings = json.loads((shared / "golden/optimizer/adamw_seed0.json").read_text())
     names = settings["variable_names"]
@@ -112,7 +109,7 @@ def test_does_not_drift_from_the_original_at_high_rates(rate, steps, bias_correc
         np.testing.assert_allclose(variable.numpy(), slow.variables[path], rtol=0, atol=1e-6)
 
 
-def test_rows_that_occur_twice_in_a_sparse_gradient_are_summed():
+def test_sums_repeated_rows_of_sparse_gradients():
     rows = np.array([[1.0], [1.0], [3.0]], "float32")
     sparse = tf.IndexedSlices(tf.constant(rows), tf.constant([0, 0, 2]), tf.constant([4, 1]))
     dense = tf.constant([[2.0], [0.0], [3.0], [0.0]])
@@ -126,7 +123,7 @@ def test_rows_that_occur_twice_in_a_sparse_gradient_are_summed():
         np.testing.assert_array_equal(from_sparse, from_dense)
 
 
-def test_a_variable_without_gradient_stays_and_the_others_move():
+def test_variables_without_gradient_stay_unchanged():
     values = {"dense/kernel": np.ones([2, 2], "float32"), "frozen/kernel": np.ones([2], "float32")}
     kernel, frozen = make_variables(values).values()
     optimizer = BertAdamW(0.1)
@@ -141,11 +138,11 @@ def test_a_variable_without_gradient_stays_and_the_others_move():
 
 
 def test_frozen_layers_under_fit():
-    model = mirrored_program.make_model()
+    model = make_model()
     model.layers[1].trainable = False
-    model.compile(optimizer=mirrored_program.make_optimizer(), loss=model.loss)
+    model.compile(optimizer=BertAdamW(1e-4), loss=model.loss)
     table, norms_gamma = model.layers[1].get_weights()[0], model.layers[2].get_weights()[0]
-    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
+    model.fit(make_dataset(), shuffle=False, verbose=0)
     np.testing.assert_array_equal(model.layers[1].get_weights()[0], table)
     assert np.abs(model.layers[2].get_weights()[0] - norms_gamma).max() > 1e-5
     assert len(model.optimizer.variables) == 2 + 2 * 4
@@ -170,14 +167,14 @@ def test_frozen_layers_under_fit():
         ("dense/unbias", True),
     ],
 )
-def test_what_is_decayed(path, decayed):
+def test_decays_kernels_and_embeddings_only(path, decayed):
     (variable,) = make_variables({path: [1.0]}).values()
     assert variable.path.endswith(path)
     assert BertAdamW().is_decayed(variable) is decayed
     assert BertAdamW().is_decayed(tf.Variable([1.0], name=path)) is decayed
 
 
-def test_other_exclusions_and_keras_own_method():
+def test_other_exclusions_from_decay():
     kernel, bias = make_variables({"dense/kernel": [1.0], "dense/bias": [1.0]}).values()
     optimizer = BertAdamW(exclude_from_weight_decay=["dense/k"])
     assert [optimizer.is_decayed(kernel), optimizer.is_decayed(bias)] == [False, True]
@@ -186,8 +183,8 @@ def test_other_exclusions_and_keras_own_method():
     assert not optimizer.is_decayed(kernel)
 
 
-def test_keras_layers_have_the_paths_that_the_exclusions_expect():
-    model = mirrored_program.make_model()
+def test_keras_layers_have_the_expected_paths():
+    model = make_model()
     decayed = [variable.path.split("/")[-1] for variable in model.variables if BertAdamW().is_decayed(variable)]
     assert decayed == ["embeddings", "kernel"]
 
@@ -195,7 +192,7 @@ def test_keras_layers_have_the_paths_that_the_exclusions_expect():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("clip_norm", [1.0, None])
-def test_a_gradient_that_is_not_finite_raises_and_changes_nothing(bad, compiled, clip_norm):
+def test_a_nonfinite_gradient_raises_and_changes_nothing(bad, compiled, clip_norm):
     values = {"dense/kernel": np.ones([2, 2], "float32"), "dense/bias": np.ones([2], "float32")}
     variables = list(make_variables(values).values())
     optimizer = BertAdamW(0.1, clip_norm=clip_norm)
@@ -213,7 +210,7 @@ def test_a_gradient_that_is_not_finite_raises_and_changes_nothing(bad, compiled,
         np.testing.assert_array_equal(variable.numpy(), old)
 
 
-def test_under_xla_a_gradient_that_is_not_finite_changes_nothing():
+def test_a_nonfinite_gradient_changes_nothing_under_xla():
     kernel = keras.Variable(np.ones([2], "float32"), name="kernel")
     optimizer = BertAdamW(0.1)
     optimizer.build([kernel])
@@ -229,7 +226,7 @@ def test_under_xla_a_gradient_that_is_not_finite_changes_nothing():
 
 
 @pytest.mark.parametrize("bad", ["gradient", "loss"])
-def test_apply_if_finite_goes_on_as_if_the_bad_update_had_not_been(bad):
+def test_apply_if_finite_skips_a_bad_step_without_a_trace(bad):
     rng = np.random.default_rng(3)
     good = [random_gradients(rng), random_gradients(rng)]
     spoilt = {path: value.copy() for path, value in random_gradients(rng).items()}
@@ -254,7 +251,7 @@ def test_apply_if_finite_goes_on_as_if_the_bad_update_had_not_been(bad):
         np.testing.assert_array_equal(one, other)
 
 
-def test_apply_if_finite_takes_the_loss_scale_off():
+def test_apply_if_finite_divides_by_the_loss_scale():
     rng = np.random.default_rng(4)
     gradients, starts = random_gradients(rng), random_gradients(rng)
     results = []
@@ -271,17 +268,17 @@ def test_apply_if_finite_takes_the_loss_scale_off():
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_follows_the_schedule_and_equals_a_loop(jit_compile):
     rates = []
-    schedule = WarmupSchedule(1e-3, mirrored_program.STEPS, 3)
-    model = mirrored_program.make_model(BertAdamW(schedule), jit_compile=jit_compile)
+    schedule = WarmupSchedule(1e-3, STEPS, 3)
+    model = make_model(BertAdamW(schedule), jit_compile=jit_compile)
     record = keras.callbacks.LambdaCallback(
         on_train_batch_begin=lambda batch, logs: rates.append(float(model.optimizer.learning_rate))
     )
-    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0, callbacks=[record])
-    assert rates == pytest.approx([float(schedule(step)) for step in range(mirrored_program.STEPS)])
-    assert int(model.optimizer.iterations.numpy()) == mirrored_program.STEPS
+    model.fit(make_dataset(), shuffle=False, verbose=0, callbacks=[record])
+    assert rates == pytest.approx([float(schedule(step)) for step in range(STEPS)])
+    assert int(model.optimizer.iterations.numpy()) == STEPS
 
-    again, optimizer = mirrored_program.make_model(), BertAdamW(schedule)
-    for ids, labels in mirrored_program.make_dataset():
+    again, optimizer = make_model(), BertAdamW(schedule)
+    for ids, labels in make_dataset():
         with tf.GradientTape() as tape:
             loss = again.compute_loss(y=labels, y_pred=again(ids))
         optimizer.apply_gradients(
@@ -291,7 +288,7 @@ def test_fit_follows_the_schedule_and_equals_a_loop(jit_compile):
         np.testing.assert_allclose(ours, other, rtol=0, atol=1e-6)
 
 
-def test_the_learning_rate_can_be_set_while_it_is_a_number():
+def test_a_constant_learning_rate_can_be_set():
     optimizer = BertAdamW()
     assert float(optimizer.learning_rate) == pytest.approx(5e-5)
     optimizer.learning_rate = 1e-5
@@ -321,7 +318,7 @@ def test_learning_rate_factors():
         ([("(", 1.0)], ValueError, "not a regular expression"),
     ],
 )
-def test_learning_rate_factors_that_are_refused(factors, error, message):
+def test_refuses_learning_rate_factors(factors, error, message):
     with pytest.raises(error, match=message):
         BertAdamW(learning_rate_factors=factors)
 
@@ -347,17 +344,17 @@ def test_config_keeps_every_argument():
 
 
 def train_and_compare(model, again):
-    """Both continue for eight steps from where they are and must stay equal to the last bit."""
+    """Trains both for eight more steps; they must stay equal bit by bit."""
     for other in (model, again):
-        other.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
-    assert int(again.optimizer.iterations.numpy()) == 2 * mirrored_program.STEPS
+        other.fit(make_dataset(), shuffle=False, verbose=0)
+    assert int(again.optimizer.iterations.numpy()) == 2 * STEPS
     for ours, others in zip(model.variables, again.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), others.numpy())
 
 
 def trained_model():
-    model = mirrored_program.make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
-    model.fit(mirrored_program.make_dataset(), shuffle=False, verbose=0)
+    model = make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
+    model.fit(make_dataset(), shuffle=False, verbose=0)
     return model
 
 
@@ -372,7 +369,7 @@ def test_state_survives_a_keras_file(tmp_path):
 def test_state_survives_a_tensorflow_checkpoint(tmp_path):
     model = trained_model()
     path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(str(tmp_path / "checkpoint"))
-    again = mirrored_program.make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
+    again = make_model(BertAdamW(WarmupSchedule(1e-3, 20)))
     again.optimizer.build(again.trainable_variables)
     tf.train.Checkpoint(model=again, optimizer=again.optimizer).read(path).assert_consumed()
     for ours, others in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
@@ -380,7 +377,7 @@ def test_state_survives_a_tensorflow_checkpoint(tmp_path):
     train_and_compare(model, again)
 
 
-def test_loss_scaling_skips_an_overflow_and_then_goes_on():
+def test_keras_loss_scaling_skips_an_overflow():
     kernel = keras.Variable(np.ones([2], "float32"), name="kernel")
     optimizer = keras.optimizers.LossScaleOptimizer(BertAdamW(0.1, weight_decay=0.0), initial_scale=4.0)
     optimizer.build([kernel])
@@ -413,12 +410,12 @@ def test_loss_scaling_skips_an_overflow_and_then_goes_on():
         ({"exclude_from_weight_decay": ["bias("]}, ValueError, r"'bias\(', which is not a regular expression"),
     ],
 )
-def test_errors_of_the_constructor(arguments, error, message):
+def test_refuses_arguments_out_of_range(arguments, error, message):
     with pytest.raises(error, match=message):
         BertAdamW(**arguments)
 
 
-def test_variables_of_few_bits_and_unknown_variables_are_refused():
+def test_refuses_low_precision_and_unknown_variables():
     with pytest.raises(TypeError, match="mixed_bfloat16"):
         BertAdamW().build([keras.Variable([1.0], dtype="bfloat16", name="kernel")])
     optimizer = BertAdamW()
@@ -427,53 +424,10 @@ def test_variables_of_few_bits_and_unknown_variables_are_refused():
         optimizer.apply([tf.ones([1])], [keras.Variable([1.0], name="other")])
 
 
-def test_outside_a_replica_it_says_where_to_call_it():
+def test_refuses_calls_outside_a_replica():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
         kernel = keras.Variable([1.0], name="kernel")
         optimizer = BertAdamW()
         with pytest.raises(RuntimeError, match=r"strategy\.run"):
             optimizer.apply([tf.ones([1])], [kernel])
-
-
-@pytest.fixture(scope="module")
-def mirrored(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mirrored")
-    command = [sys.executable, "-m", "tests.training.mirrored_program", str(folder)]
-    run_forked(command, cwd=Path(__file__).parents[2], timeout=300).check_returncode()
-    return np.load(folder / "weights.npz")
-
-
-def largest_difference(arrays, one, other):
-    keys = [key.split("/")[1] for key in arrays.files if key.startswith(f"{one}/")]
-    assert len(keys) >= 5
-    return max(np.abs(arrays[f"{one}/{key}"] - arrays[f"{other}/{key}"]).max() for key in keys)
-
-
-@pytest.mark.slow
-def test_fit_gives_the_same_weights_on_two_devices_as_on_one(mirrored):
-    assert largest_difference(mirrored, "plain", "initial") > 1e-4
-    assert largest_difference(mirrored, "mirrored", "plain") <= 1e-6
-    assert largest_difference(mirrored, "mirrored_optimizer", "plain_optimizer") <= 1e-6
-    assert mirrored["replicas_apart"] == 0.0
-
-
-@pytest.mark.slow
-def test_a_loop_under_strategy_run_gives_the_weights_of_fit(mirrored):
-    assert mirrored["norms"].shape == (8, 2)
-    assert mirrored["single_norms"].min() > 1.5  # the limit is 1: every step was clipped
-    np.testing.assert_array_equal(mirrored["norms"][:, 0], mirrored["norms"][:, 1])
-    np.testing.assert_allclose(mirrored["norms"][:, :1], mirrored["single_norms"], rtol=1e-5)
-    for loop in ("loop", "single_loop"):
-        assert largest_difference(mirrored, loop, "plain") <= 1e-6
-
-
-@pytest.mark.slow
-def test_a_nan_on_one_replica_stops_all_and_changes_nothing(mirrored):
-    assert "norm of the gradients is not finite" in str(mirrored["poison_message"])
-    assert mirrored["poison_change"] == 0.0
-
-
-@pytest.mark.slow
-def test_on_several_replicas_it_asks_to_be_built_first(mirrored):
-    assert "optimizer.build(trainable_variables) inside strategy.scope()" in str(mirrored["message_without_build"])
