@@ -18,7 +18,10 @@ _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
 
 
 class Examples(Protocol):
-    """What batches are made of: `TokenizedExamples` or `PaddedExamples`."""
+    """What batches consist of: `TokenizedExamples`, `PaddedExamples` or `MaskedExamples`."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -132,6 +135,7 @@ def _cut(
     """First and last-plus-one positions of the batches among the examples sorted by bucket."""
     positions = np.arange(len(sorted_buckets))
     if token_budget is None:
+        assert batch_size is not None
         starts = positions[positions % batch_size == 0]
     else:
         largest = np.maximum(token_budget // (sorted_buckets * step), 1)  # examples per batch of this bucket

@@ -111,7 +111,7 @@ class TokenizedExamples:
         # Every row has [CLS] and [SEP], so there are more tokens than examples.
         self._has_token_labels = labels is not None and len(labels) == num_tokens != len(self)
         self.labels = labels
-        self._label_tensor = None if labels is None else tf.constant(labels)
+        self._label_tensor: Any = None if labels is None else tf.constant(labels)
         self._weight_tensor: tf.Tensor | None = None
         if sample_weight is None:
             return
@@ -122,7 +122,7 @@ class TokenizedExamples:
             raise ValueError(f"sample_weight must have the shape [examples] = [{len(self)}], got {weights.shape}")
         self._weight_tensor = tf.constant(weights)
 
-    def all_labels(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def all_labels(self) -> tuple[Any, Any]:
         """The labels of all examples as one batch for a head's `loss_weights`, and the sample weights (or None).
 
         Token labels are [tokens, 1]: every token is a row of its own.
@@ -291,7 +291,7 @@ def tokenize_examples(
     >>> tokenize_examples(examples, preprocessor, np.array).lengths.tolist()
     [3, 4]
     """
-    parts = []
+    parts: list[Any] = []
     examples = iter(examples)
     names = None
     while chunk := list(itertools.islice(examples, _CHUNK_SIZE)):
@@ -306,13 +306,15 @@ def tokenize_examples(
         parts.append((*flat, labels, rows_per_example, counts.numpy()))
     if not parts:
         raise ValueError("there are no examples")
-    arrays = [None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)]
-    return TokenizedExamples(*arrays, pad_id=preprocessor.tokenizer.pad_id)
+    arrays: list[Any] = [None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)]
+    ids, lengths, first_segments, all_labels, rows_per_example, counts = arrays
+    pad_id = preprocessor.tokenizer.pad_id
+    return TokenizedExamples(ids, lengths, first_segments, all_labels, rows_per_example, counts, pad_id)
 
 
 def tokenize_choices(
-    prompts: Sequence[str],
-    choices: Sequence[Sequence[str]],
+    prompts: Any,
+    choices: Any,
     preprocessor: BertPreprocessor,
     labels: Sequence[int] | None = None,
 ) -> TokenizedExamples:
@@ -364,7 +366,7 @@ def tokenize_choices(
     )
 
 
-def _choice_labels(labels: Sequence[int], num_choices: int) -> np.ndarray:
+def _choice_labels(labels: Any, num_choices: int) -> np.ndarray:
     labels = np.reshape(labels, -1)
     if labels.dtype.kind not in "biuf":
         raise ValueError(

@@ -1,6 +1,11 @@
-"""A classifier of texts and pairs of texts."""
+"""Classifier of texts and pairs of texts."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -17,9 +22,12 @@ from keras_bert.models.labels import (
     encode_labels,
     label_names,
 )
-from keras_bert.models.paper_encoders.encoder_loading import read_encoder
-from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
+from keras_bert.models.pretrained import is_same_head
+from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import CLASSIFIER_HEAD
+
+if TYPE_CHECKING:
+    from keras_bert.text.preprocessor import BertPreprocessor
 
 _ALL_VALUES = "values"  # the output that holds every value of a regression
 
@@ -29,32 +37,29 @@ class BertClassifier(BertHead):
     """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert,
     run_classifier.py).
 
-    Takes texts or ids, as `BertHead` says, and gives logits.
+    Takes texts (`text`, or pairs `text_a` and `text_b`) or ids, and returns logits.
 
     Args:
-        encoder: a `BertEncoder` with a pooler.
+        encoder: encoder with a pooler.
         labels: list of label names, or their number. For regression the names of the outputs; None is one output.
-        preprocessor: a `BertPreprocessor`, or None for a classifier that takes ids only.
-        problem_type: str. "single_label_classification", "multi_label_classification" (any number of labels at once) or
+        preprocessor: a `BertPreprocessor`; None for a classifier that takes ids only.
+        problem_type: "single_label_classification", "multi_label_classification" (any number of labels at once) or
             "regression".
-        dropout: float. Dropout on the pooled output.
-        class_weights: list, or dict of label name to weight: how much an example of a label (for several labels: a
-            label's term) counts in the loss. None counts all alike.
-        freeze: what training leaves as it is: "none", "embeddings", "encoder", or a number k: the embeddings and the
-            lowest k blocks. It is the encoder itself that is frozen, for whoever else uses it, too.
-        seed: int or None. Seed of the new layer, of its dropout, and of the order of training texts.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+        dropout: rate of the dropout on the pooled output.
+        class_weights: list, or dict of label name to weight: how much an example of a label (with several labels at
+            once: a label's term) counts in the loss. None counts all alike.
+        freeze, seed: as for `BertHead`.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 
     Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]:
-    which text a
-        window belongs to, ascending from 0; the logits of a text's windows are averaged.
+        which text a window belongs to, ascending from 0; the logits of a text's windows are averaged.
 
     Outputs:
         float32 logits [texts, labels].
 
     Raises:
-        ValueError: on labels, weights or a freeze that make no sense, an encoder without pooler, or a preprocessor that
-            does not fit the encoder.
+        ValueError: on invalid labels, weights or freeze, an encoder without a pooler, or a preprocessor that does not
+            fit the encoder.
 
     Example:
 
@@ -68,23 +73,23 @@ class BertClassifier(BertHead):
     ['negative', 'positive']
     """
 
+    head_name = CLASSIFIER_HEAD
+
     def __init__(
         self,
-        encoder,
-        labels=None,
-        preprocessor=None,
-        problem_type=SINGLE_LABEL,
-        dropout=0.1,  # google-research/bert, run_classifier.py: keep_prob=0.9
-        class_weights=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        dtype=None,
-        trainable=True,
+        encoder: keras.Model,
+        labels: int | Sequence[str] | None = None,
+        preprocessor: BertPreprocessor | None = None,
+        problem_type: str = SINGLE_LABEL,
+        dropout: float = 0.1,  # google-research/bert, run_classifier.py: keep_prob=0.9
+        class_weights: Sequence[float] | Mapping[str | int, float] | None = None,
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
         if not encoder.with_pooler:
-            raise ValueError("a classifier reads the pooled output: the encoder must be made with with_pooler=True")
+            raise ValueError("a classifier reads the pooled output: make the encoder with with_pooler=True")
         self.problem_type = problem_type
         self.labels = label_names(labels, problem_type)
         self.class_weights = class_weight_list(class_weights, self.labels)
@@ -92,10 +97,10 @@ class BertClassifier(BertHead):
             raise ValueError("regression has no classes to weigh; leave class_weights out")
         self.dropout = self.dropout_layer(dropout)
         self.logits = self.output_layer(len(self.labels), CLASSIFIER_HEAD)
-        self.finish_init(trainable)
+        self.finish_init()
 
-    def call(self, inputs, training=False):
-        """Logits of a batch of ids; see the class."""
+    def call(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Computes the logits of a batch of ids."""
         inputs = dict(inputs)
         window_text_ids = inputs.pop("window_text_ids", None)
         pooled = self.encoder(inputs, training=training)["pooled_output"]
@@ -105,11 +110,13 @@ class BertClassifier(BertHead):
         windows = ops.segment_sum(ops.ones_like(logits), window_text_ids, sorted=True)
         return ops.segment_sum(logits, window_text_ids, sorted=True) / windows
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The classification loss of a batch.
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Computes the loss of a batch.
 
         Args:
-            labels: what `encode_labels` gives: int [batch], or float [batch, labels].
+            labels: encoded labels: int [batch], or float [batch, labels].
             outputs: float32 logits [batch, labels].
             sample_weight: float [batch] or None.
 
@@ -129,8 +136,8 @@ class BertClassifier(BertHead):
         weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def _weights(self, labels, sample_weight):
-        """float32 [batch, 1] for single labels, [batch, labels] else: how much each of the losses counts."""
+    def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
+        """float32 [batch, 1] for single labels, [batch, labels] otherwise."""
         if self.problem_type == SINGLE_LABEL:
             labels = ops.reshape(labels, (-1,))
             weights = ops.ones_like(labels, dtype="float32")[:, None]
@@ -144,7 +151,7 @@ class BertClassifier(BertHead):
             weights = weights * ops.reshape(ops.cast(sample_weight, "float32"), (-1, 1))
         return weights
 
-    def accuracy_metric(self):
+    def accuracy_metric(self) -> keras.metrics.Metric | None:
         """The accuracy of the problem type; None for regression."""
         if self.problem_type == SINGLE_LABEL:
             return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
@@ -152,44 +159,36 @@ class BertClassifier(BertHead):
             return keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)  # of logits: probability one half
         return None
 
-    def default_metrics(self):
+    def default_metrics(self) -> list[keras.metrics.Metric] | None:
         """Accuracy, or mean squared and absolute error for regression."""
         if self.problem_type == REGRESSION:
             return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
         return super().default_metrics()
 
-    def encode_labels(self, labels):
-        """Labels as a user writes them, as the numbers that the loss takes; see
-        `keras_bert.models.labels.encode_labels`."""
+    def encode_labels(self, labels: Any) -> np.ndarray:
+        """Encodes label names or numbers as the loss takes them; see `keras_bert.models.labels.encode_labels`."""
         return encode_labels(labels, self.labels, self.problem_type)
 
-    def encode_labels_in_graph(self, labels):
-        """Labels from a dataset, checked: names or numbers of single labels, else rows of numbers."""
-        from keras_bert.data.text_datasets import encode_label_rows, encode_single_labels
+    def encode_labels_in_graph(self, labels: Any) -> Any:
+        """Encodes the labels of a batch of a dataset: names or numbers of single labels, otherwise rows of numbers."""
+        from keras_bert.data.text_datasets import encode_label_rows, encode_single_labels  # they need TensorFlow
 
         if self.problem_type == SINGLE_LABEL:
             return encode_single_labels(labels, self.labels)
         return encode_label_rows(labels, len(self.labels), is_binary=self.problem_type == MULTI_LABEL)
 
-    def label_classes(self, examples=None):
+    def label_classes(self, examples: Any = None) -> list[str] | None:
         """The labels, for single labels."""
         return self.labels if self.problem_type == SINGLE_LABEL else None
 
-    def probabilities(self, logits):
-        """What the logits mean: probabilities of the labels, or the values themselves for regression.
-
-        Args:
-            logits: float [texts, labels].
-
-        Returns:
-            float [texts, labels].
-        """
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Converts logits [texts, labels] to probabilities; for regression the values are returned unchanged."""
         if self.problem_type == SINGLE_LABEL:
             return ops.softmax(logits)
         return ops.sigmoid(logits) if self.problem_type == MULTI_LABEL else logits
 
-    def predict_probabilities(self, x, batch_size=None, verbose=0):
-        """Probabilities of the labels (values for regression) for texts or ids, in the order given.
+    def predict_probabilities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
+        """Predicts the probabilities of the labels (values for regression), in the order given.
 
         Args:
             x, batch_size, verbose: as for `predict`.
@@ -199,15 +198,14 @@ class BertClassifier(BertHead):
         """
         return np.asarray(self.probabilities(self.predict(x, batch_size, verbose)))
 
-    def predict_labels(self, x, batch_size=None, verbose=0):
-        """Label names for texts or ids, in the order given.
+    def predict_labels(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> list[Any]:
+        """Predicts label names, in the order given.
 
         Args:
             x, batch_size, verbose: as for `predict`.
 
         Returns:
-            list of str; for several labels at once, a list of lists with every label whose probability is at least one
-            half.
+            A label name per text; with several labels at once, a list of those with a probability of at least one half.
 
         Raises:
             ValueError: for regression, which has no labels.
@@ -219,44 +217,42 @@ class BertClassifier(BertHead):
             return [self.labels[i] for i in logits.argmax(axis=-1)]
         return [[name for name, logit in zip(self.labels, row, strict=True) if logit >= 0] for row in logits]
 
-    def export(self, path, dtype=None, pairs=False):
+    def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
         `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples
-        [batch] with the same features as `serving_default` has inputs. Each answers `probabilities` [batch, labels],
-        `label` [batch] and `score_<label>` [batch] for every label; with several labels at once also `labels` [batch,
-        labels], the names of those that hold, else ""; regression answers `values` [batch, outputs] and each output by
-        its name.
+        [batch] with the inputs of `serving_default` as features. Each returns `probabilities` [batch, labels], `label`
+        [batch] and `score_<label>` [batch] for every label; with several labels at once also `labels` [batch, labels],
+        the names of those that hold, else ""; regression returns `values` [batch, outputs] and each output by name.
 
         Args:
-            path: str or Path. The folder to write, for example "models/intents/1"; the server takes its name for the
-                version.
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
-                bfloat16 halves the size, and is faster on processors that compute in it.
-            pairs: bool. Whether the inputs are pairs of texts.
+            path: folder to write, for example "models/intents/1"; the server reads the version from its name.
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own. bfloat16 halves the
+                size, and is faster on processors that compute in it.
+            pairs: whether the inputs are pairs of texts.
 
         Returns:
             Path of the folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
+            FileExistsError: if `path` exists; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
-        from keras_bert.models.serving import TextInputs, export_head, text_signatures
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures  # they need TensorFlow
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
         return export_head(
             self,
             path,
             dtype,
-            lambda served: text_signatures(served, inputs, lambda ids: serving_answers(served, served(ids))),
+            lambda served: text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids))),
             inputs,
             assets={"labels.txt": "\n".join(self.labels) + "\n"},
         )
 
-    def classifier_arguments(self):
-        """What a checkpoint says of this classifier beside its weights; not its class weights."""
+    def classifier_arguments(self) -> dict[str, Any]:
+        """What a checkpoint stores of this classifier besides its weights; not its class weights."""
         return {
             "num_labels": len(self.labels),
             "label_names": self.labels,
@@ -264,7 +260,7 @@ class BertClassifier(BertHead):
             "classifier_dropout": self.dropout.rate,
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {
             **super().get_config(),
@@ -275,109 +271,45 @@ class BertClassifier(BertHead):
         }
 
     @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        labels=None,
-        problem_type=None,
-        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
-        long_texts="truncate",
-        window_stride=None,
-        lower_case=None,
-        vocabulary=None,
-        dropout=None,
-        class_weights=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        **encoder_arguments,
-    ):
-        """A classifier on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
+    def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The checkpoint's labels, problem type and dropout."""
+        problem_type = given.get("problem_type") or head.get("problem_type") or SINGLE_LABEL
+        labels = head.get("label_names") or head.get("num_labels")
+        if labels is None and "labels" not in given and problem_type != REGRESSION:
+            raise ValueError(f"{path} has no classifier, so its labels are unknown; pass labels=[...], a list of names")
+        return {**super().checkpoint_defaults(path, head, given), "labels": labels, "problem_type": problem_type}
 
-        Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            labels: list of names or their number; None takes the labels of the checkpoint's own classifier. Its layer
-                is used when the labels agree; else the layer starts at random, as the report says.
-            problem_type: str; None takes the checkpoint's, or single labels.
-            sequence_length: int. The longest input in tokens, with [CLS] and [SEP].
-            long_texts: "truncate", or "windows" to average the logits of overlapping windows.
-            window_stride: int; tokens from one window's beginning to the next one's; None is half a window.
-            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
-            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
-            dropout: float; None takes the checkpoint's, or 0.1.
-            class_weights, freeze, seed, name: as for the constructor.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for
-                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
-
-        Returns:
-            A BertClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
-            used.
-
-        Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
-                labels are known; if `lower_case` contradicts the checkpoint.
-        """
-        from keras_bert.text.preprocessor import BertPreprocessor
-
-        checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
-        head = checkpoint.head_arguments(CLASSIFIER_HEAD)
-        problem_type = problem_type or head.get("problem_type") or SINGLE_LABEL
-        own_labels = head.get("label_names") or head.get("num_labels")
-        if labels is None and own_labels is None and problem_type != REGRESSION:
-            raise ValueError(
-                f"{path} has no classifier, so its labels are not known; give labels=[...], a list of names"
-            )
-        classifier = cls(
-            encoder,
-            labels=own_labels if labels is None else labels,
-            preprocessor=BertPreprocessor(
-                load_tokenizer(checkpoint, vocabulary, lower_case),
-                sequence_length,
-                "longest",
-                long_texts,
-                window_stride,
-            ),
-            problem_type=problem_type,
-            dropout=next(rate for rate in (dropout, head.get("classifier_dropout"), 0.1) if rate is not None),
-            class_weights=class_weights,
-            freeze=freeze,
-            seed=seed,
-            name=name,
-        )
-        if not is_same_head(classifier.labels, problem_type, head):
-            checkpoint = drop_head(checkpoint, CLASSIFIER_HEAD)
-        classifier.checkpoint_report = assign_arrays(classifier.variables_by_path(), checkpoint)
-        return classifier
+    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint's classifier has these labels."""
+        return is_same_head(self.labels, self.problem_type, head)
 
 
-def serving_answers(classifier, logits):
+def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:
     """Named outputs of every signature, from logits [batch, labels]."""
     import tensorflow as tf
 
     values = tf.cast(classifier.probabilities(logits), tf.float32)
-    answers = dict(
-        zip(output_names(classifier.labels, classifier.problem_type), tf.unstack(values, axis=1), strict=True)
-    )
+    names = output_names(classifier.labels, classifier.problem_type)
+    answers = dict(zip(names, tf.unstack(values, axis=1), strict=True))
     if classifier.problem_type == REGRESSION:
         return {**answers, _ALL_VALUES: values}
-    names = tf.constant(classifier.labels)
+    labels = tf.constant(classifier.labels)
     # From the logits, as in `predict_labels`: probabilities near 0, 1/2 and 1 may round to the same number.
-    answers.update(probabilities=values, label=tf.gather(names, tf.argmax(logits, axis=1)))
+    answers.update(probabilities=values, label=tf.gather(labels, tf.argmax(logits, axis=1)))
     if classifier.problem_type == MULTI_LABEL:
         # One column per label, empty where the label does not hold: no ragged output.
-        answers["labels"] = tf.where(logits >= 0, names[None], "")
+        answers["labels"] = tf.where(logits >= 0, labels[None], "")
     return answers
 
 
-def output_names(labels, problem_type):
+def output_names(labels: Sequence[str], problem_type: str) -> list[str]:
     """Returns a distinct output name for each label: `score_<label>`, or the label itself for regression.
 
     >>> output_names(["very good", "bad", "very-good"], "single_label_classification")
     ['score_very_good', 'score_bad', 'score_very_good_2']
     """
     prefix = "" if problem_type == REGRESSION else "score_"
-    names = []
+    names: list[str] = []
     for label in labels:
         name = wanted = prefix + re.sub(r"[^0-9A-Za-z_]", "_", label)
         number = 2

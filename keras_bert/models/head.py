@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import numpy as np
+from absl import logging
 from keras import ops
 
 from keras_bert.data.columns import to_mapping
@@ -15,6 +17,8 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.paper_encoders.encoder_loading import read_encoder
+from keras_bert.models.pretrained import assign_arrays, drop_head, load_tokenizer
 from keras_bert.models.text_model import (
     TextModel,
     arrays_of,
@@ -26,7 +30,7 @@ from keras_bert.models.text_model import (
     padded_examples,
     separate_labels,
 )
-from keras_bert.typing import Tensor
+from keras_bert.typing import PathLike, Tensor
 
 if TYPE_CHECKING:
     from keras_bert.data.batching import BatchPlan, Examples
@@ -50,12 +54,16 @@ class BertHead(TextModel):
         freeze: what training leaves unchanged: "none", "embeddings", "encoder", or a number k: the embeddings and the
             lowest k layers. The encoder itself is frozen, wherever else it is used.
         seed: seed of the new layers, of the dropout and of the order of the data in `fit`. None draws one.
-        name, dtype: as for every Keras model; the dtype defaults to the encoder's.
+        name, dtype, trainable: as for every Keras model; the dtype defaults to the encoder's.
 
     Raises:
         ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
     """
 
+    # The name of the head's output layer in checkpoints; None if they have none.
+    head_name: str | None = None
+    # Arguments of the encoder that `from_checkpoint` has by default.
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {}
     # Whether batches hold examples of similar length. Without, each batch is divided by its own weight.
     batches_by_length = True
     loss_names: tuple[str, ...] = ("loss",)
@@ -68,8 +76,10 @@ class BertHead(TextModel):
         seed: int | None = None,
         name: str | None = None,
         dtype: Any = None,
+        trainable: bool = True,
     ):
         super().__init__(encoder, preprocessor, name, dtype)
+        self._is_trainable = trainable
         self.freeze = freeze
         freeze_layers(encoder, freeze)
         self.seed = seed
@@ -95,10 +105,10 @@ class BertHead(TextModel):
         seed = derive_seed(self.seed, name)
         return Dense(units, initializer_range=self.encoder.initializer_range, seed=seed, dtype="float32", name=name)
 
-    def finish_init(self, trainable: bool) -> None:
+    def finish_init(self) -> None:
         """Creates the variables of a subclass's layers, at the end of its constructor."""
         self.build()
-        if not trainable:
+        if not self._is_trainable:
             self.trainable = False  # once there are layers, to which Keras passes the value on
 
     # === Loss and metrics ===
@@ -608,6 +618,68 @@ class BertHead(TextModel):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {**super().get_config(), "freeze": self.freeze, "seed": self.seed}
+
+    @classmethod
+    def from_checkpoint(cls, path: PathLike, **arguments: Any) -> Self:
+        """Creates a model with the weights and the tokenizer of a checkpoint.
+
+        Args:
+            path: as for `BertEncoder.from_checkpoint`.
+            **arguments: any of
+                arguments of the constructor; by default labels and dropout are those of the checkpoint's own head, if
+                it has one. Its layer is used if the labels agree, otherwise the layer starts with random weights.
+                arguments of the preprocessor, such as `sequence_length`.
+                `lower_case`, by default what the checkpoint states, else inferred from the vocabulary; `vocabulary`, a
+                file or a list of wordpieces instead of the checkpoint's `vocab.txt`.
+                `encoder` and `right_to_left`, another kind of encoder for the weights (see
+                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`); and arguments of the encoder that
+                replace the checkpoint's, such as `dtype`.
+
+        Returns:
+            A model whose attribute `checkpoint_report` lists what was read, what is random, and what was not used.
+
+        Raises:
+            FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit; if no
+                labels are known; if `lower_case` contradicts the checkpoint.
+        """
+        own_names = {"name", "trainable", *inspect.signature(cls.__init__).parameters} - {"encoder", "preprocessor"}
+        own = {name: arguments.pop(name) for name in own_names & arguments.keys()}
+        preprocessing = inspect.signature(cls.preprocessor_class().__init__).parameters
+        preprocessor_arguments = {name: arguments.pop(name) for name in preprocessing.keys() & arguments.keys()}
+        vocabulary, lower_case = arguments.pop("vocabulary", None), arguments.pop("lower_case", None)
+        checkpoint, encoder = read_encoder(path, seed=own.get("seed"), **{**cls.encoder_defaults, **arguments})
+        longest = encoder.max_position_embeddings
+        if "sequence_length" not in preprocessor_arguments and preprocessing["sequence_length"].default > longest:
+            preprocessor_arguments = {**cls.shortened_preprocessing(longest), **preprocessor_arguments}
+            logging.warning(
+                "the encoder has %d positions: preprocessing with %s",
+                longest,
+                ", ".join(f"{name}={value}" for name, value in preprocessor_arguments.items()),
+            )
+        tokenizer = load_tokenizer(checkpoint, vocabulary, lower_case)
+        preprocessor = cls.preprocessor_class()(tokenizer, **preprocessor_arguments)
+        head = {} if cls.head_name is None else checkpoint.head_arguments(cls.head_name)
+        given = {name: value for name, value in own.items() if value is not None}
+        model = cls(encoder, preprocessor=preprocessor, **{**cls.checkpoint_defaults(path, head, given), **given})
+        if not model.has_labels_of(head):
+            checkpoint = drop_head(checkpoint, str(cls.head_name))
+        model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
+        return model
+
+    @classmethod
+    def shortened_preprocessing(cls, longest: int) -> dict[str, int]:
+        """Arguments of the preprocessor for an encoder with fewer positions than its default length."""
+        return {"sequence_length": longest}
+
+    @classmethod
+    def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of the constructor that a checkpoint's own head determines."""
+        rate = head.get("classifier_dropout")
+        return {} if rate is None else {"dropout": rate}
+
+    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
+        """Whether the output layer of a checkpoint, by its arguments, has this head's labels."""
+        return True
 
 
 def _rows(labels: Any, rows: slice) -> Any:

@@ -107,7 +107,7 @@ class Predictor:
 
         def joined(*arrays: np.ndarray) -> np.ndarray:
             shape = np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
-            result = np.full([len(examples), *shape], padding, arrays[0].dtype)
+            result: Any = np.full([len(examples), *shape], padding, arrays[0].dtype)
             for (numbers, _), array in zip(parts, arrays, strict=True):
                 result[(numbers, *map(slice, array.shape[1:]))] = array
             return result

@@ -1,4 +1,10 @@
-"""BERT that chooses among continuations of a text."""
+"""Multiple choice: selects the best continuation of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -6,10 +12,15 @@ from keras import ops
 
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
-from keras_bert.models.paper_encoders.encoder_loading import read_encoder
-from keras_bert.models.pretrained import assign_arrays, load_tokenizer
+from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import CHOICE_HEAD
 
+if TYPE_CHECKING:
+    from keras_bert.data.tokenized_examples import TokenizedExamples
+    from keras_bert.models.serving import TextInputs
+    from keras_bert.text.preprocessor import BertPreprocessor
+
+_NEVER = -1e9  # replaces the logit of an empty choice
 _WARMUP_QUESTIONS = (
     {"prompt": "Warm", "choices": ["up.", "down."]},
     {
@@ -17,7 +28,6 @@ _WARMUP_QUESTIONS = (
         "choices": ["is chosen for.", "has a choice that is long."],
     },
 )
-_NEVER = -1e9  # replaces the logit of an empty choice
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -25,16 +35,17 @@ class BertMultipleChoice(BertHead):
     """BERT with one vector whose product with the pooled output of a prompt and a choice is the choice's score (paper,
     section 4.4).
 
-    Differs from BERT: the score has a bias, as in Hugging Face's checkpoints; it is the same for all choices, so that
-    no softmax sees it.
+    Takes texts (`prompt`, and `choices`, a list of texts per prompt) or ids, and returns a logit per choice.
+
+    Differs from BERT: the score has a bias, as in Hugging Face's checkpoints; it is the same for all choices, so it
+    does not change the softmax.
 
     Args:
-        encoder: a `BertEncoder` with a pooler.
-        preprocessor: a `BertPreprocessor`, or None for a model that takes ids only.
-        dropout: float. Dropout on the pooled output.
-        freeze: what training leaves as it is, as for `BertClassifier`.
-        seed: int or None. Seed of the new layer, of its dropout, and of the order in which `fit` visits the questions.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+        encoder: encoder with a pooler.
+        preprocessor: a `BertPreprocessor` that truncates; None for a model that takes ids only.
+        dropout: rate of the dropout on the pooled output.
+        freeze, seed: as for `BertHead`.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 
     Inputs: the encoder's dict of ids, [questions, choices, length]; any number of choices, the same for all questions
         of a batch.
@@ -42,7 +53,7 @@ class BertMultipleChoice(BertHead):
     Outputs: float32 logits [questions, choices].
 
     Raises:
-        ValueError: if the preprocessor does not fit the encoder, or that has no pooler; on an unknown freeze.
+        ValueError: if the preprocessor does not fit the encoder, the encoder has no pooler, or on an unknown freeze.
 
     Example:
 
@@ -58,29 +69,28 @@ class BertMultipleChoice(BertHead):
 
     column_names = (("prompt", "choices"),)
     ids_rank = 3
+    head_name = CHOICE_HEAD
 
     def __init__(
         self,
-        encoder,
-        preprocessor=None,
-        dropout=0.1,  # as before the classifier's layer; the paper names no other
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        dtype=None,
-        trainable=True,
+        encoder: keras.Model,
+        preprocessor: BertPreprocessor | None = None,
+        dropout: float = 0.1,  # as in front of the classifier's layer; the paper states none
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
         if not encoder.with_pooler:
-            raise ValueError("choices are scored by the pooled output: the encoder must be made with with_pooler=True")
+            raise ValueError("choices are scored by the pooled output: make the encoder with with_pooler=True")
         if preprocessor is not None and preprocessor.long_texts != "truncate":
             raise ValueError(f"choices are truncated: the preprocessor has long_texts={preprocessor.long_texts!r}")
         self.dropout = self.dropout_layer(dropout)
         self.score = self.output_layer(1, CHOICE_HEAD)
-        self.finish_init(trainable)
+        self.finish_init()
 
-    def call(self, inputs, training=False):
-        """Logits of the choices of a batch; see the class."""
+    def call(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Computes the logits of a batch of ids."""
         token_ids = inputs["token_ids"]
         if len(token_ids.shape) != 3:
             raise ValueError(f"ids of choices must be [questions, choices, length], got {tuple(token_ids.shape)}")
@@ -89,11 +99,13 @@ class BertMultipleChoice(BertHead):
         pooled = self.encoder(flat, training=training)["pooled_output"]  # [questions * choices, hidden]
         return ops.reshape(self.score(self.dropout(pooled, training=training)), (questions, choices))
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The loss of a batch.
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Computes the loss of a batch.
 
         Args:
-            labels: int [questions], the number of the right choice.
+            labels: int [questions], the index of the right choice.
             outputs: float32 logits [questions, choices].
             sample_weight: float [questions] or None.
 
@@ -105,75 +117,65 @@ class BertMultipleChoice(BertHead):
         losses = ops.sparse_categorical_crossentropy(labels, outputs, from_logits=True)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def accuracy_metric(self):
-        """The share of questions whose best choice is the right one."""
+    def accuracy_metric(self) -> keras.metrics.Metric:
+        """The fraction of questions whose best choice is the right one."""
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
-    def encode_labels(self, labels):
-        """Numbers of choices, as they are; `tokenize_choices` checks them."""
+    def encode_labels(self, labels: Any) -> Any:
+        """Indices of choices, unchanged; `tokenize_choices` checks them."""
         return labels
 
-    def label_classes(self, examples=None):
-        """The numbers of the choices."""
+    def label_classes(self, examples: Any = None) -> list[str] | None:
+        """The indices of the choices."""
         return None if examples is None else [str(number) for number in range(examples.num_choices)]
 
-    def tokenize_columns(self, columns, labels=None):
-        """Tokenizes prompts and their choices, a row per pair of them."""
+    def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
+        """Tokenizes prompts and their choices, one row per pair."""
         from keras_bert.data.tokenized_examples import log_long_texts, tokenize_choices
 
         examples = tokenize_choices(columns["prompt"], columns["choices"], self.preprocessor, labels)
         log_long_texts(examples.token_counts, self.preprocessor)
         return examples
 
-    def probabilities(self, logits):
-        """The probabilities of the choices.
-
-        Args:
-            logits: float [questions, choices].
-
-        Returns:
-            float32 array [questions, choices].
-        """
+    def probabilities(self, logits: Tensor) -> np.ndarray:
+        """Converts logits [questions, choices] to probabilities of the choices."""
         return np.asarray(ops.softmax(logits))
 
-    def choose(self, x, batch_size=None):
-        """The number of the best choice of each question.
+    def choose(self, x: Any, batch_size: int | None = None) -> list[int]:
+        """Returns the index of the best choice of each question.
 
         Args:
             x, batch_size: as for `predict`.
-
-        Returns:
-            list of int.
         """
-        return self.predict(x, batch_size).argmax(axis=-1).tolist()
+        return self.predict(x, batch_size, verbose=0).argmax(axis=-1).tolist()
 
-    def export(self, path, dtype=None):
+    def export(self, path: PathLike, dtype: str | None = None) -> Path:
         """Writes a SavedModel that takes prompts and choices, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], one or more;
-        where questions of one request have different numbers, "" fills up, and is never chosen unless all are
-        empty. `examples` takes serialized tf.Examples [batch] with the features `prompt` and `choices`. `tokens` takes
-        `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, choices, length]. Each answers `choice` int32 [batch],
-        the number of the best choice, and `probabilities` float32 [batch, choices]; the first two also `text`, the best
+        questions with fewer choices than others are padded with "", which is never chosen unless all are empty.
+        `examples` takes serialized tf.Examples [batch] with the features `prompt` and `choices`. `tokens` takes
+        `token_ids`, `segment_ids`, `padding_mask`, int32 [batch, choices, length]. Each returns `choice` int32 [batch],
+        the index of the best choice, and `probabilities` float32 [batch, choices]; the first two also `text`, the best
         choice itself.
 
         Args:
-            path: str or Path. The folder to write, for example "models/choices/1".
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+            path: folder to write, for example "models/choices/1".
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
 
         Returns:
             Path of the folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
+            FileExistsError: if `path` exists; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
         from keras_bert.models.serving import export_head
 
         return export_head(self, path, dtype, serving_signatures, serving_inputs(self.preprocessor), inputs_per_row=4)
 
-    def classifier_arguments(self):
-        """What a checkpoint says of this head beside its weights."""
+    def classifier_arguments(self) -> dict[str, Any]:
+        """What a checkpoint stores of this head besides its weights."""
         return {
             "num_labels": 1,
             "label_names": None,
@@ -181,56 +183,12 @@ class BertMultipleChoice(BertHead):
             "classifier_dropout": self.dropout.rate,
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {**super().get_config(), "dropout": self.dropout.rate}
 
-    @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
-        lower_case=None,
-        vocabulary=None,
-        dropout=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        **encoder_arguments,
-    ):
-        """A model on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
 
-        Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            sequence_length: int. The longest prompt and choice in tokens, with [CLS] and both [SEP].
-            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
-            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
-            dropout: float; None takes the checkpoint's, or 0.1.
-            freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for
-                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
-
-        Returns:
-            A BertMultipleChoice. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
-            not used.
-
-        Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
-                `lower_case` contradicts the checkpoint.
-        """
-        from keras_bert.text.preprocessor import BertPreprocessor
-
-        checkpoint, encoder = read_encoder(path, seed=seed, **encoder_arguments)
-        head = checkpoint.head_arguments(CHOICE_HEAD)
-        preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
-        rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
-        model = cls(encoder, preprocessor, rate, freeze, seed, name)
-        model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
-        return model
-
-
-def serving_inputs(preprocessor):
+def serving_inputs(preprocessor: Any) -> TextInputs:
     """The text inputs of an exported model."""
     from keras_bert.models.serving import TextInputs
 
@@ -242,7 +200,7 @@ def serving_inputs(preprocessor):
     )
 
 
-def serving_signatures(model):
+def serving_signatures(model: Any) -> Mapping[str, Any]:
     """The signatures of an exported model; see `BertMultipleChoice.export`."""
     from keras_bert.models.serving import text_signatures
 
@@ -254,7 +212,7 @@ def serving_signatures(model):
     )
 
 
-def choice_ids(preprocessor, prompts, choices):
+def choice_ids(preprocessor: Any, prompts: Any, choices: Any) -> dict[str, Any]:
     """Tokenizes prompts [batch] with each of their choices [batch, choices] in the graph.
 
     Returns a dict of int32 tensors [batch, choices, length].
@@ -265,17 +223,17 @@ def choice_ids(preprocessor, prompts, choices):
     number = tf.shape(choices)[1]
     pairs = {"text_a": tf.repeat(tf.convert_to_tensor(prompts, tf.string), number), "text_b": tf.reshape(choices, [-1])}
     ids = preprocessor(pairs)
-    length = tf.shape(ids["token_ids"])[1]  # a request may be empty, so that no size can be left to be inferred
+    length = tf.shape(ids["token_ids"])[1]  # a request may be empty, so no size can be inferred
     shape = tf.concat([tf.shape(choices), [length]], axis=0)
     return {name: tf.reshape(values, shape) for name, values in ids.items()}
 
 
-def _answer_ids(model, ids):
+def _answer_ids(model: Any, ids: Mapping[str, Any]) -> dict[str, Any]:
     """Named outputs for a batch of ids [batch, choices, length], in the graph."""
     return _answers(model({**ids, "token_ids": _with_choices(ids["token_ids"])}, training=False))
 
 
-def _answer_texts(model, texts):
+def _answer_texts(model: Any, texts: Mapping[str, Any]) -> dict[str, Any]:
     """Named outputs for a dict of `prompt` [batch] and `choices` [batch, choices], in the graph."""
     import tensorflow as tf
 
@@ -287,7 +245,7 @@ def _answer_texts(model, texts):
     return {**answers, "text": tf.gather(choices, answers["choice"], batch_dims=1)}
 
 
-def _with_choices(choices):
+def _with_choices(choices: Any) -> Any:
     """Returns the choices [batch, choices, ...] unchanged, after asserting that there is at least one per question."""
     import tensorflow as tf
 
@@ -297,7 +255,7 @@ def _with_choices(choices):
         return tf.identity(choices)
 
 
-def _answers(logits):
+def _answers(logits: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     # Padded with a choice that never wins: serialized examples of no questions have no choices, and argmax of nothing

@@ -1,6 +1,10 @@
-"""BERT with the two heads that it is pre-trained with."""
+"""Pre-training heads: masked language model and next sentence prediction."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
@@ -16,10 +20,15 @@ from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
+from keras_bert.typing import Inputs, PathLike, Tensor
+
+if TYPE_CHECKING:
+    from keras_bert.text.preprocessor import BertPreprocessor
+    from keras_bert.weights.checkpoint import Checkpoint
 
 MASKED_LM, NEXT_SENTENCE = "masked_lm", "next_sentence"  # the heads and their losses
 # By loss term, the names of its logits and of its labels.
-_NAMES_OF_TERMS = {
+_NAMES_BY_TERM = {
     MASKED_LM: ("masked_logits", "masked_labels"),
     NEXT_SENTENCE: ("next_sentence_logits", "next_sentence_labels"),
 }
@@ -30,33 +39,34 @@ NEXT_SENTENCE_LOGITS = 2  # 0: the second segment follows (or is in order); 1: i
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertPretrainer(BertHead):
-    """BERT that predicts masked words, and whether a segment follows another (paper, section 3.1; google-research/bert,
-    run_pretraining.py).
+    """BERT that predicts masked tokens, and whether a segment follows another (paper, section 3.1;
+    google-research/bert, run_pretraining.py).
 
-    Its inputs are ids of one instance a row, or of several that `keras_bert.pretraining.row_packing` has put there;
-    its labels are what the same pipelines give: `keras_bert.pretraining.objectives` parts the two. With an encoder
-    of another attention direction the same head learns a language model from left to right, or from right to left.
+    `fit` takes pairs of texts with labels 0 (the second follows the first) and 1 (it does not), or single texts without
+    labels if `next_sentence` is False, and masks 15% of their tokens, different ones in every epoch. It also takes the
+    instances of `keras_bert.pretraining`, one or several per row; `keras_bert.pretraining.objectives` separates their
+    inputs from their labels. With an encoder of another attention direction the same head learns a left-to-right, or a
+    right-to-left, language model.
 
     Args:
         encoder: a `BertEncoder`; with a pooler if next sentences are predicted.
-        next_sentence: bool. Whether there is a head for next sentences.
-        preprocessor: a `BertPreprocessor` whose tokenizer takes [MASK] in a text for the special token
-            (`special_tokens_in_text=True`), for `fill_masks` and `export`; or None.
-        freeze: what training leaves as it is, as for `BertHead`.
-        seed: int or None. Seed of the heads.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+        next_sentence: whether there is a head for next sentences.
+        preprocessor: a `BertPreprocessor` whose tokenizer reads [MASK] in a text as the special token
+            (`special_tokens_in_text=True`); None for a model that takes ids only.
+        freeze, seed: as for `BertHead`.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 
     Inputs: the encoder's dict of ids, and
-        masked_positions: int32 [batch, predictions]. The positions whose words are predicted; left out, all are.
-        cls_positions: int32 [batch, instances]. Where the instances of a packed row begin; left out, a row is one.
+        masked_positions: int32 [batch, predictions], the positions to predict; all by default.
+        cls_positions: int32 [batch, instances], where the instances of a packed row begin; a row is one by default.
 
     Outputs: a dict of float32 tensors:
         masked_logits: [batch, predictions, vocab].
         next_sentence_logits: [batch, 2], or [batch, instances, 2] with `cls_positions`.
 
     Raises:
-        ValueError: if next sentences are to be predicted by an encoder without a pooler, or by one that reads from left
-            to right, whose [CLS] sees nothing (paper, section 5.1: "LTR & No NSP"); or if the preprocessor does not
+        ValueError: if next sentences are to be predicted by an encoder without a pooler, or by a left-to-right one,
+            whose [CLS] attends to nothing else (paper, section 5.1: "LTR & No NSP"); or if the preprocessor does not
             fit.
 
     Example:
@@ -72,27 +82,25 @@ class BertPretrainer(BertHead):
 
     def __init__(
         self,
-        encoder,
-        next_sentence=True,
-        preprocessor=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        dtype=None,
-        trainable=True,
+        encoder: BertEncoder,
+        next_sentence: bool = True,
+        preprocessor: BertPreprocessor | None = None,
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
         if not isinstance(encoder, BertEncoder):
-            raise ValueError(f"a BertEncoder is pre-trained, and what is made of several later; got {encoder!r}")
+            raise ValueError(f"only a BertEncoder can be pre-trained; got {encoder!r}")
         if next_sentence and not encoder.with_pooler:
             raise ValueError(
-                "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or give "
+                "next sentences are predicted from the pooled output: make the encoder with with_pooler=True, or pass "
                 "next_sentence=False"
             )
         if next_sentence and encoder.attention_direction == LEFT_TO_RIGHT:
             raise ValueError(
-                "next sentences are predicted from [CLS], which sees nothing where the encoder reads from left to "
-                "right: give next_sentence=False"
+                "next sentences are predicted from [CLS], which attends to nothing else in a left-to-right encoder: "
+                "pass next_sentence=False"
             )
         if preprocessor is not None:
             _check_takes_masks(preprocessor)
@@ -109,10 +117,10 @@ class BertPretrainer(BertHead):
         )
         if next_sentence:
             self.next_sentence_logits = self.output_layer(NEXT_SENTENCE_LOGITS, NEXT_SENTENCE)
-        self.finish_init(trainable)
+        self.finish_init()
 
-    def call(self, inputs, training=False):
-        """Logits of both heads for a batch; see the class."""
+    def call(self, inputs: Inputs, training: bool = False) -> dict[str, Tensor]:
+        """Computes the logits of both heads for a batch of ids."""
         inputs = dict(inputs)
         masked_positions = inputs.pop("masked_positions", None)
         cls_positions = inputs.pop("cls_positions", None)
@@ -127,7 +135,9 @@ class BertPretrainer(BertHead):
             outputs["next_sentence_logits"] = self._next_sentence_logits(encoded, cls_positions, training)
         return outputs
 
-    def _next_sentence_logits(self, encoded, cls_positions, training):
+    def _next_sentence_logits(
+        self, encoded: Mapping[str, Tensor], cls_positions: Tensor | None, training: bool
+    ) -> Tensor:
         if cls_positions is None:
             return self.next_sentence_logits(encoded["pooled_output"])
         first = gather_positions(encoded["sequence_output"], cls_positions)  # [batch, instances, hidden]
@@ -136,15 +146,17 @@ class BertPretrainer(BertHead):
         logits = self.next_sentence_logits(pooled)
         return ops.reshape(logits, (-1, ops.shape(cls_positions)[1], NEXT_SENTENCE_LOGITS))
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The two losses of a batch.
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Computes the two losses of a batch.
 
         Args:
             labels: dict of tensors:
                 masked_labels: int [batch, predictions]; masked_weights: float, how much each counts, 0 for padding.
                 next_sentence_labels: int [batch], or [batch, instances] with `next_sentence_weights`, float.
             outputs: dict of logits, as `call` gives.
-            sample_weight: must be None: the labels have weights of their own.
+            sample_weight: None: the labels bring their weights.
 
         Returns:
             `{"masked_lm": (sum, weight), "next_sentence": (sum, weight)}`: the cross-entropies times their weights,
@@ -153,25 +165,18 @@ class BertPretrainer(BertHead):
         weights = self._weights(labels, sample_weight)
         terms = {}
         for name, weight in weights.items():
-            logits, targets = _of_term(name, outputs, labels)
+            logits, targets = _logits_and_targets(name, outputs, labels)
             losses = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
             terms[name] = ops.sum(losses * weight), ops.sum(weight)
         return terms
 
-    def loss_weights(self, labels, sample_weight=None):
-        """The weights of `loss_terms`, which the labels alone determine.
-
-        Args:
-            labels, sample_weight: as for `loss_terms`.
-
-        Returns:
-            dict of name to weight.
-        """
+    def loss_weights(self, labels: Any, sample_weight: Tensor | None = None) -> dict[str, Tensor]:
+        """The weights of `loss_terms`, which depend on the labels alone."""
         return {name: ops.sum(weight) for name, weight in self._weights(labels, sample_weight).items()}
 
-    def _weights(self, labels, sample_weight):
+    def _weights(self, labels: Any, sample_weight: Tensor | None) -> dict[str, Tensor]:
         if sample_weight is not None:
-            raise ValueError("instances of pre-training have weights in their labels; leave sample_weight out")
+            raise ValueError("pre-training instances have weights in their labels; leave sample_weight out")
         weights = {MASKED_LM: ops.cast(labels["masked_weights"], "float32")}
         if self.next_sentence:
             given = labels.get("next_sentence_weights")
@@ -180,7 +185,7 @@ class BertPretrainer(BertHead):
             weights[NEXT_SENTENCE] = ops.cast(given, "float32")
         return weights
 
-    def encode_labels(self, labels):
+    def encode_labels(self, labels: Any) -> Any:
         """Labels of next sentences, 0 or 1; or, with ids, the dict of labels that `loss_terms` takes."""
         if isinstance(labels, Mapping):
             return {name: np.asarray(values) for name, values in labels.items()}
@@ -192,8 +197,8 @@ class BertPretrainer(BertHead):
             )
         return labels.astype("int32")
 
-    def training_examples(self, examples):
-        """Texts as examples with 15% of their tokens masked, anew in every epoch."""
+    def training_examples(self, examples: Any) -> Any:
+        """Masks 15% of the tokens of texts, different ones in every epoch."""
         from keras_bert.data.masked_examples import MaskedExamples
         from keras_bert.data.tokenized_examples import TokenizedExamples
 
@@ -209,40 +214,36 @@ class BertPretrainer(BertHead):
         tokenizer, length = self.preprocessor.tokenizer, self.preprocessor.sequence_length
         return MaskedExamples(examples, tokenizer.vocabulary, length, self._fit.seed)
 
-    def metric_sums(self, labels, outputs):
-        """What the metrics of a batch are made of, so that those of many batches can be added.
-
-        Args:
-            labels, outputs: as for `loss_terms`.
+    def metric_sums(self, labels: Any, outputs: Any) -> dict[str, Tensor]:
+        """Sums of which the metrics of a batch consist, so that those of many batches can be added.
 
         Returns:
-            dict of name to float32 scalar, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: of each
-            loss term
-            its `_loss` and `_correct`, summed with weights, and the sum of weights, `_weight`.
+            Scalars by name, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: the weighted sums `_loss`
+            and `_correct` of each loss term, and the sum of its weights, `_weight`.
         """
         sums, weights = {}, self._weights(labels, None)
         for name, (loss_sum, weight_sum) in self.loss_terms(labels, outputs).items():
-            logits, targets = _of_term(name, outputs, labels)
+            logits, targets = _logits_and_targets(name, outputs, labels)
             is_correct = ops.equal(ops.argmax(logits, axis=-1), targets)
             sums[f"{name}_loss"] = loss_sum
             sums[f"{name}_correct"] = ops.sum(ops.cast(is_correct, "float32") * weights[name])
             sums[f"{name}_weight"] = weight_sum
         return sums
 
-    def fill_masks(self, texts, top=5):
-        """Which words may stand at each [MASK] of a text.
+    def fill_masks(self, texts: Sequence[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
+        """Predicts the masked tokens of texts.
 
         Args:
-            texts: list of str.
-            top: int. How many words each mask gets.
+            texts: strings with [MASK] in them.
+            top: number of predictions per mask.
 
         Returns:
-            list, for each text a list, for each [MASK] in it a list of `top` pairs of wordpiece and probability, the
-            likeliest first.
+            Per text, per [MASK] in it, `top` pairs of wordpiece and probability, the most probable first.
 
         Raises:
-            ValueError: if there is no preprocessor, the encoder reads in one direction (where a word is predicted from
-                its neighbour's place), `top` is not from 1 to the size of the vocabulary, or `texts` is a single text.
+            ValueError: if there is no preprocessor, the encoder is unidirectional (which predicts a token at the
+                position of its neighbour), `top` is not from 1 to the size of the vocabulary, or `texts` is a single
+                text.
             TypeError: if one is not a string.
 
         Example:
@@ -263,24 +264,24 @@ class BertPretrainer(BertHead):
             filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in of_masks])
         return filled
 
-    def export(self, path, dtype=None, top=5):
+    def export(self, path: PathLike, dtype: str | None = None, top: int = 5) -> Path:
         """Writes a SavedModel that takes raw text with [MASK] in it, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch]; `tokens` takes `token_ids`, `segment_ids`,
         `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples [batch] with the feature `text`.
-        Each answers `words` string [batch, masks, top], `probabilities` float32 [batch, masks, top] and `masks` int32
-        [batch], how many masks each text has; those of a text that has fewer than another are "" and 0.
+        Each returns `words` string [batch, masks, top], `probabilities` float32 [batch, masks, top], both padded with
+        "" and 0, and `masks` int32 [batch], the number of masks in each text.
 
         Args:
-            path: str or Path. The folder to write, for example "models/words/1".
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
-            top: int. How many words each mask gets.
+            path: folder to write, for example "models/words/1".
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
+            top: number of predictions per mask.
 
         Returns:
             Path of the folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
+            FileExistsError: if `path` exists; a version is never overwritten.
             ValueError: as `fill_masks`, or on an unknown dtype.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
@@ -295,38 +296,45 @@ class BertPretrainer(BertHead):
             inputs,
         )
 
-    def _check_serving(self, top):
+    def _check_serving(self, top: int) -> None:
         self.require_preprocessor()
         if self.encoder.attention_direction != BIDIRECTIONAL:
             raise ValueError(
-                "masks are filled by a bidirectional encoder, which was trained to; this one is "
-                f"{self.encoder.attention_direction}"
+                f"only a bidirectional encoder is trained to fill masks; this one is {self.encoder.attention_direction}"
             )
         if not 1 <= top <= self.encoder.vocab_size:
             raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {**super().get_config(), "next_sentence": self.next_sentence}
 
     @classmethod
-    def from_checkpoint(cls, path, next_sentence=None, sequence_length=None, seed=None, name=None, **encoder_arguments):
-        """A pretrainer on the weights of somebody's checkpoint, with the checkpoint's tokenizer if it has one.
+    def from_checkpoint(
+        cls,
+        path: PathLike,
+        next_sentence: bool | None = None,
+        sequence_length: int | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **encoder_arguments: Any,
+    ) -> Self:
+        """Creates a pretrainer with the weights of a checkpoint, and with its tokenizer if it has one.
 
         Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            next_sentence: bool; None is whether the checkpoint has a pooler and does not read from left to right.
-            sequence_length: int. The longest text in tokens, with [CLS] and [SEP]; None is that of the model's
-                positions.
-            seed, name: as for the constructor. Heads that the checkpoint lacks start at random.
+            path: as for `BertEncoder.from_checkpoint`.
+            next_sentence: None is whether the checkpoint has a pooler and is not a left-to-right model.
+            sequence_length: maximum length of a text in tokens, special tokens included; None is the encoder's number
+                of positions.
+            seed, name: as for the constructor. Heads that the checkpoint lacks start with random weights.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
 
         Returns:
-            A BertPretrainer. Its attribute `checkpoint_report` says what was read, what stayed random, and what was not
+            A BertPretrainer. Its attribute `checkpoint_report` lists what was read, what is random, and what was not
             used.
 
         Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit.
+            FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit.
         """
         checkpoint = read_bert(path)
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
@@ -335,14 +343,14 @@ class BertPretrainer(BertHead):
             next_sentence = has_pooler and encoder.attention_direction != LEFT_TO_RIGHT
         preprocessor = None
         if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
-            preprocessor = _preprocessor_of(checkpoint, sequence_length or encoder.max_position_embeddings)
+            preprocessor = _make_preprocessor(checkpoint, sequence_length or encoder.max_position_embeddings)
         pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
         return pretrainer
 
 
-def _preprocessor_of(checkpoint, sequence_length):
-    """A preprocessor of a checkpoint's vocabulary that takes [MASK] in a text for the special token."""
+def _make_preprocessor(checkpoint: Checkpoint, sequence_length: int) -> BertPreprocessor:
+    """A preprocessor with a checkpoint's vocabulary that reads [MASK] in a text as the special token."""
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.text.tokenizer import BertTokenizer
 
@@ -350,28 +358,31 @@ def _preprocessor_of(checkpoint, sequence_length):
     return BertPreprocessor(BertTokenizer.from_config(settings), sequence_length)
 
 
-def _check_takes_masks(preprocessor):
+def _check_takes_masks(preprocessor: BertPreprocessor) -> None:
     tokenizer = preprocessor.tokenizer
     if tokenizer.mask_id is None or not tokenizer.special_tokens_in_text:
         raise ValueError(
-            "a text says by [MASK] where words are missing: the tokenizer needs a vocabulary with [MASK], and "
+            "[MASK] marks masked tokens in a text: the tokenizer needs a vocabulary with [MASK], and "
             "special_tokens_in_text=True"
         )
     if preprocessor.long_texts != "truncate":
         raise ValueError(f"the preprocessor must truncate texts; it has long_texts={preprocessor.long_texts!r}")
 
 
-def _of_term(name, outputs, labels):
-    """The logits of a loss term, and the classes that are right."""
-    of_outputs, of_labels = _NAMES_OF_TERMS[name]
-    return outputs[of_outputs], ops.cast(labels[of_labels], "int32")
+def _logits_and_targets(
+    name: str, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The logits of a loss term, and the right classes."""
+    logits_name, labels_name = _NAMES_BY_TERM[name]
+    return outputs[logits_name], ops.cast(labels[labels_name], "int32")
 
 
-def fill_masks(pretrainer, ids, top):
-    """Predicts the likeliest wordpieces at each [MASK] of a batch of ids, in the graph.
+def fill_masks(pretrainer: BertPretrainer, ids: Mapping[str, Any], top: int) -> dict[str, Any]:
+    """Predicts the most probable wordpieces at each [MASK] of a batch of ids, in the graph.
 
-    Returns a dict: `words` string [batch, masks, top] and `probabilities` float32 [batch, masks, top], the likeliest
-    first; `masks` int32 [batch], the number of masks of each text. Texts with fewer masks are padded with "" and 0.
+    Returns a dict: `words` string [batch, masks, top] and `probabilities` float32 [batch, masks, top], the most
+    probable first; `masks` int32 [batch], the number of masks of each text. Texts with fewer masks are padded with ""
+    and 0.
     """
     import tensorflow as tf
 

@@ -1,6 +1,10 @@
-"""BERT that marks the span of a context that answers a question."""
+"""Question answering: labels the span of a context that answers a question."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -9,8 +13,11 @@ from keras import ops
 from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import ACCURACY_NAMES, BertHead
-from keras_bert.models.paper_encoders.encoder_loading import read_encoder
-from keras_bert.models.pretrained import assign_arrays, load_tokenizer
+from keras_bert.typing import Inputs, PathLike, Tensor
+
+if TYPE_CHECKING:
+    from keras_bert.data.tokenized_examples import TokenizedExamples
+    from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
 _SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
@@ -24,18 +31,20 @@ _WARMUP_TEXTS = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertSpanLabeler(BertHead):
-    """BERT with a layer that says of every token how well an answer begins, and ends, with it (paper, section 4.2;
+    """BERT with a layer that scores every token as the start and as the end of an answer (paper, section 4.2;
     google-research/bert, run_squad.py).
 
-    Differs from BERT: padding takes no part in the softmax, so that a window's loss does not hang on the length that it
-    is padded to.
+    Takes texts (`question` and `context`, with an answer's first character and one past its last as label, or None) or
+    ids. Contexts longer than the model are split into windows, one row each. `answer` returns answers.
+
+    Differs from BERT: padding is excluded from the softmax, so a window's loss does not depend on the length that it is
+    padded to.
 
     Args:
-        encoder: a `BertEncoder`; its pooler, if there is one, is not used.
-        preprocessor: a `BertQuestionPreprocessor`, or None for a model that takes ids only.
-        freeze: what training leaves as it is, as for `BertClassifier`.
-        seed: int or None. Seed of the new layer.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+        encoder: any encoder; its pooler, if there is one, is not used.
+        preprocessor: a `BertQuestionPreprocessor`; None for a model that takes ids only.
+        freeze, seed: as for `BertHead`.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 
     Inputs: the encoder's dict of ids [windows, length].
 
@@ -55,27 +64,35 @@ class BertSpanLabeler(BertHead):
     column_names = (("question", "context"), ("squad_questions",))
     label_column = "answer"
     output_padding = _NEVER
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {"with_pooler": False}  # unused, and never trained
 
     def __init__(
-        self, encoder, preprocessor=None, freeze=FREEZE_NONE, seed=None, name=None, dtype=None, trainable=True
+        self,
+        encoder: keras.Model,
+        preprocessor: BertQuestionPreprocessor | None = None,
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
         self.spans = self.output_layer(2, _SPANS)
-        self.finish_init(trainable)
+        self.finish_init()
 
-    def call(self, inputs, training=False):
-        """Logits of the starts and ends of a batch; see the class."""
+    def call(self, inputs: Inputs, training: bool = False) -> dict[str, Tensor]:
+        """Computes the logits of starts and ends of a batch of ids."""
         logits = self.spans(self.encoder(inputs, training=training)["sequence_output"])  # [windows, length, 2]
         mask = inputs.get("padding_mask")
         if mask is not None:
             logits = ops.where(ops.cast(mask, "bool")[:, :, None], logits, _NEVER)
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The loss of a batch.
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Computes the loss of a batch.
 
         Args:
-            labels: int [windows, 2], the first and last place of the answer in the row; 0 and 0 for none.
+            labels: int [windows, 2], the first and last position of the answer in the row; 0 and 0 for none.
             outputs: dict of logits, as `call` gives.
             sample_weight: float [windows] or None.
 
@@ -88,14 +105,14 @@ class BertSpanLabeler(BertHead):
         weights = self._weights(labels, sample_weight)
         return {"loss": (ops.sum((starts + ends) / 2 * weights), ops.sum(weights))}
 
-    def _named_metrics(self, metrics):
-        """Metrics of both outputs, of which Keras takes a dict: there is an accuracy of starts, and one of ends."""
+    def _named_metrics(self, metrics: Any) -> Any:
+        """Metrics of both outputs, for which Keras takes a dict: the accuracy of starts, and that of ends."""
         if metrics is None or isinstance(metrics, dict):
             return metrics
         names = metrics if isinstance(metrics, (list, tuple)) else [metrics]
         if not all(name in ACCURACY_NAMES for name in names):
             raise ValueError(
-                f"the metrics are those of two outputs: give a dict with a list for each of {list(_OUTPUTS)}, or "
+                f"there are two outputs: give a dict with a list for each of {list(_OUTPUTS)}, or "
                 f'["accuracy"], which is meant for both; got {metrics!r}. Answers as texts are scored by '
                 "keras_bert.metrics.squad_scores"
             )
@@ -103,11 +120,11 @@ class BertSpanLabeler(BertHead):
             output: [keras.metrics.SparseCategoricalAccuracy(name="accuracy") for _ in names] for output in _OUTPUTS
         }
 
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Keras' `compute_metrics`, in which each output has the labels that are its own."""
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Tensor | None = None) -> dict[str, Any]:
+        """Keras' `compute_metrics`, with the labels of each output."""
         return super().compute_metrics(x, dict(zip(_OUTPUTS, (y[:, 0], y[:, 1]), strict=True)), y_pred, sample_weight)
 
-    def _columns(self, x):
+    def _columns(self, x: Any) -> dict[str, Any]:
         if not isinstance(x, Mapping) and not hasattr(x, "columns"):
             from keras_bert.data.formats.squad_files import SquadQuestion
 
@@ -117,12 +134,12 @@ class BertSpanLabeler(BertHead):
                 return {"squad_questions": x}
         return super()._columns(x)
 
-    def encode_labels(self, labels):
-        """Spans of characters, as they are: they become positions of tokens with their contexts."""
+    def encode_labels(self, labels: Any) -> Any:
+        """Spans of characters, unchanged: with their contexts they become positions of tokens."""
         return list(labels)
 
-    def tokenize_columns(self, columns, labels=None):
-        """Tokenizes questions and contexts as windows, a row per window."""
+    def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
+        """Tokenizes questions and contexts as windows, one row each."""
         from keras_bert.data.formats.squad_files import question_of_span
         from keras_bert.data.tokenized_questions import tokenize_questions
 
@@ -147,43 +164,43 @@ class BertSpanLabeler(BertHead):
         tokenized.windows.caller_rows = tokenized.rows
         return tokenized.windows
 
-    def example_weights(self, examples, sample_weight):
+    def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
         """The weight of each window is that of its question."""
         return sample_weight[examples.caller_rows]
 
-    def predict_logits(self, windows, batch_size=None, verbose=0):
-        """The logits of tokenized windows.
-
-        Args:
-            windows: `TokenizedExamples`, as `TokenizedQuestions` has them.
-            batch_size: int. Windows in a batch; 64 if None.
-            verbose: as in Keras' `predict`.
-
-        Returns:
-            A pair of float32 arrays [windows, longest], of the starts and the ends; -1e9 behind a window's own tokens.
-        """
+    def predict_logits(
+        self, windows: TokenizedExamples, batch_size: int | None = None, verbose: int | str = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The logits of starts and of ends of tokenized windows: float32 [windows, longest], -1e9 for padding."""
         outputs = self.predict(windows, batch_size, verbose)
-        return tuple(outputs[name][:, : int(windows.lengths.max())] for name in _OUTPUTS)
+        starts, ends = (outputs[name][:, : int(windows.lengths.max())] for name in _OUTPUTS)
+        return starts, ends
 
-    def answer(self, questions, contexts, n_best=1, max_answer_length=30, null_threshold=None):
+    def answer(
+        self,
+        questions: Sequence[str] | np.ndarray,
+        contexts: Sequence[str] | np.ndarray,
+        n_best: int = 1,
+        max_answer_length: int = 30,  # google-research/bert, run_squad.py
+        null_threshold: float | None = None,
+    ) -> list[list[dict[str, Any]]]:
         """Answers questions from their contexts.
 
         Args:
-            questions: list of str, or of bytes.
-            contexts: the same, one for each question; what is longer than the model is read in windows.
-            n_best: int. How many answers each question gets.
-            max_answer_length: int, most tokens of an answer.
-            null_threshold: float, or None where every question has an answer. Otherwise the null answer, "", whose
-                place is 0, 0, stands before all others where its score is better than theirs by more than this.
+            questions: strings, or UTF-8 bytes.
+            contexts: the same, one per question; contexts longer than the model are read in windows.
+            n_best: maximum number of answers per question.
+            max_answer_length: maximum number of tokens in an answer.
+            null_threshold: None if every question has an answer. Otherwise the null answer, "" at 0, 0, is ranked first
+                if its score is better than the others' by more than this.
 
         Returns:
-            list, for each question a list of at most `n_best` dicts, the best first: `text`, `score` (the sum of both
-            logits), `start` and `end` (characters of the context). An empty list where the context has no words.
+            Per question at most `n_best` dicts, best first: `text`, `score` (the sum of both logits), `start` and `end`
+            (characters of the context). An empty list if the context has no words.
 
         Raises:
-            ValueError: if there is no preprocessor, unequal numbers of questions and contexts, or a single text stands
-                where a list is meant; if `n_best` or `max_answer_length` is no whole number of at least 1, or
-                `null_threshold` no number.
+            ValueError: if there is no preprocessor, the numbers of questions and contexts differ, a single text is
+                given, or a number is out of range.
             TypeError: if a question or a context is not a string.
 
         Example:
@@ -204,8 +221,8 @@ class BertSpanLabeler(BertHead):
         questions, contexts = text_column(questions, "questions"), text_column(contexts, "contexts")
         if len(questions) != len(contexts):
             raise ValueError(
-                f"there must be one context for each question; got {len(questions)} questions and {len(contexts)} "
-                "contexts. Repeat a context that has several questions."
+                f"there must be one context per question; got {len(questions)} questions and {len(contexts)} contexts. "
+                "Repeat a context that has several questions"
             )
         found = answer_in_graph(
             self,
@@ -219,44 +236,49 @@ class BertSpanLabeler(BertHead):
         names = ("answers", "scores", "start_characters", "end_characters")
         columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
         answered = []
-        for row, of_question in enumerate(columns):
-            null = []
+        for row, candidates in enumerate(columns):
+            null: list[dict[str, Any]] = []
             if null_threshold is not None and found["null_score"][row] - found["score"][row] > null_threshold:
                 null = [{"text": "", "score": found["null_score"][row], "start": 0, "end": 0}]
             answers = [
                 {"text": text.decode("utf-8", "replace"), "score": score, "start": start, "end": end}
-                for text, score, start, end in zip(*of_question, strict=True)
+                for text, score, start, end in zip(*candidates, strict=True)
                 if end > start
             ]
             answered.append((null + answers)[:n_best])
         return answered
 
-    def export(self, path, dtype=None, n_best=20, max_answer_length=30, null_threshold=None):
+    def export(
+        self,
+        path: PathLike,
+        dtype: str | None = None,
+        n_best: int = 20,
+        max_answer_length: int = 30,
+        null_threshold: float | None = None,
+    ) -> Path:
         """Writes a SavedModel that takes questions and contexts, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `question` and `context`, strings [batch]; `examples` takes serialized
-        tf.Examples [batch] with features of the same names. Both answer `answer` string [batch], `score` and
+        tf.Examples [batch] with features of the same names. Both return `answer` string [batch], `score` and
         `null_score` float32 [batch], `start_byte`, `end_byte`, `start_character`, `end_character` int32 [batch], and
         the best answers [batch, n_best]: `n_best_answers`, `n_best_scores`, `n_best_start_bytes` and so on. `tokens`
-        takes `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and answers `start_logits` and
-        `end_logits`.
-        Contexts that are longer than the model are read in windows.
+        takes `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and returns `start_logits` and
+        `end_logits`. Contexts longer than the model are read in windows.
 
         Args:
-            path: str or Path. The folder to write, for example "models/answers/1".
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
-            n_best: int. How many starts and ends of a window are looked at, and how many answers are given.
-            max_answer_length: int, most tokens of an answer.
-            null_threshold: float, or None where every question has an answer. The answer is "", its place 0, where the
-                null score is greater than the score by more than this.
+            path: folder to write, for example "models/answers/1".
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
+            n_best: number of starts and ends considered per window, and of answers returned.
+            max_answer_length: maximum number of tokens in an answer.
+            null_threshold: None if every question has an answer. Otherwise the answer is "", at position 0, if the null
+                score is greater than the score by more than this.
 
         Returns:
             Path of the folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
-            ValueError: if there is no preprocessor, on an unknown dtype, or if `n_best` or `max_answer_length` is no
-                whole number of at least 1, or `null_threshold` no number.
+            FileExistsError: if `path` exists; a version is never overwritten.
+            ValueError: if there is no preprocessor, on an unknown dtype, or if a number is out of range.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
@@ -267,8 +289,8 @@ class BertSpanLabeler(BertHead):
             _WARMUP_TEXTS,
         )
 
-        def signatures(served):
-            def from_texts(texts):
+        def signatures(served: Any) -> Any:
+            def from_texts(texts: Any) -> Any:
                 return answer_in_graph(
                     served, texts["question"], texts["context"], n_best, max_answer_length, null_threshold
                 )
@@ -278,58 +300,21 @@ class BertSpanLabeler(BertHead):
         return export_head(self, path, dtype, signatures, inputs, inputs_per_row=4)  # windows per context
 
     @staticmethod
-    def preprocessor_class():
+    def preprocessor_class() -> Any:
         """`BertQuestionPreprocessor`."""
         from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
         return BertQuestionPreprocessor
 
     @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        sequence_length=384,  # google-research/bert, run_squad.py: max_seq_length, doc_stride, max_query_length
-        stride=128,
-        max_query_length=64,
-        lower_case=None,
-        vocabulary=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        **encoder_arguments,
-    ):
-        """A span labeler on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
-
-        Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            sequence_length, stride, max_query_length: as for `BertQuestionPreprocessor`.
-            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
-            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
-            freeze, seed, name: as for the constructor. A layer that the checkpoint lacks starts at random.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for
-                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
-
-        Returns:
-            A BertSpanLabeler. Its attribute `checkpoint_report` says what was read, what stayed random, and what was
-            not used.
-
-        Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if
-                `lower_case` contradicts the checkpoint.
-        """
-        from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-
-        # Without a pooler, which spans do not need: it would be weights that are stored and never trained.
-        checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
-        tokenizer = load_tokenizer(checkpoint, vocabulary, lower_case)
-        preprocessor = BertQuestionPreprocessor(tokenizer, sequence_length, stride, max_query_length)
-        labeler = cls(encoder, preprocessor, freeze, seed, name)
-        labeler.checkpoint_report = assign_arrays(labeler.variables_by_path(), checkpoint)
-        return labeler
+    def shortened_preprocessing(cls, longest: int) -> dict[str, int]:
+        """A quarter of the positions for the question, and windows that overlap by half."""
+        max_query_length = longest // 4
+        stride = max((longest - max_query_length - 3) // 2, 1)
+        return {"sequence_length": longest, "stride": stride, "max_query_length": max_query_length}
 
 
-def _check_numbers(n_best, max_answer_length, null_threshold):
+def _check_numbers(n_best: int, max_answer_length: int, null_threshold: float | None) -> None:
     for name, number in (("n_best", n_best), ("max_answer_length", max_answer_length)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
@@ -340,7 +325,9 @@ def _check_numbers(n_best, max_answer_length, null_threshold):
         raise ValueError(f"null_threshold must be a number or None, got {null_threshold!r}")
 
 
-def answer_in_graph(labeler, questions, contexts, n_best, max_answer_length, null_threshold):
+def answer_in_graph(
+    labeler: Any, questions: Any, contexts: Any, n_best: int, max_answer_length: int, null_threshold: float | None
+) -> dict[str, Any]:
     """Answers questions [batch] from their contexts [batch], in the graph.
 
     Arguments and outputs are described at `BertSpanLabeler.export`; `n_best` is at least 1.

@@ -179,9 +179,9 @@ class TextModel(keras.Model):
             raise ValueError(
                 f"the ids are {shape[-1]} tokens long; the encoder has positions for {limits['position_ids']}"
             )
-        for name, limit in limits.items():
-            values = ids.get(name)
-            if values is not None and values.size and not (values.min() >= 0 and values.max() < limit):
+        for name in limits.keys() & ids.keys():
+            values, limit = ids[name], limits[name]
+            if values.size and not (values.min() >= 0 and values.max() < limit):
                 raise ValueError(
                     f"{name} must be from 0 to {limit - 1}; received values from {values.min()} to {values.max()}"
                 )

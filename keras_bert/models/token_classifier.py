@@ -1,6 +1,10 @@
-"""BERT that tags the words of a text."""
+"""Token classification: tags the words of a text."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -12,35 +16,39 @@ from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
-from keras_bert.models.paper_encoders.encoder_loading import read_encoder
-from keras_bert.models.pretrained import assign_arrays, drop_head, is_same_head, load_tokenizer
+from keras_bert.models.pretrained import is_same_head
+from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import TOKEN_HEAD
 
-_PLACES = ("start_bytes", "end_bytes", "start_characters", "end_characters")
+if TYPE_CHECKING:
+    from keras_bert.data.tokenized_examples import TokenizedExamples
+    from keras_bert.data.tokenized_sentences import TokenizedSentences
+    from keras_bert.text.word_preprocessor import BertWordPreprocessor
+
+_OFFSETS = ("start_bytes", "end_bytes", "start_characters", "end_characters")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertTokenClassifier(BertHead):
     """BERT with a classification layer on every token: named entities, parts of speech (paper, section 5.3).
 
-    A word is tagged at its first piece. The tags of a sequence are not tied to each other, as in the paper, which has
-    no CRF.
+    Takes sentences (lists of words, or a column `words` of them, with `tags` as labels) or ids. A word is tagged at its
+    first wordpiece. Tags are predicted independently, as in the paper, which has no CRF. `tag` takes raw texts.
 
     Args:
-        encoder: a `BertEncoder`; its pooler, if there is one, is not used.
+        encoder: any encoder; its pooler, if there is one, is not used.
         labels: list of tags, such as "O", "B-person", "I-person", or their number.
-        preprocessor: a `BertWordPreprocessor`, or None for a model that takes ids only.
-        dropout: float. Dropout on the tokens' vectors.
-        freeze: what training leaves as it is, as for `BertClassifier`.
-        seed: int or None. Seed of the new layer, of its dropout, and of the order in which `fit` visits the sentences.
-        name, dtype, trainable: as for every Keras model; the dtype is the encoder's unless given.
+        preprocessor: a `BertWordPreprocessor`; None for a model that takes ids only.
+        dropout: rate of the dropout on the tokens' vectors.
+        freeze, seed: as for `BertHead`.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 
     Inputs: the encoder's dict of ids [rows, length].
 
     Outputs: float32 logits [rows, length, labels].
 
     Raises:
-        ValueError: on labels or a freeze that make no sense, or a preprocessor that does not fit the encoder.
+        ValueError: on invalid labels or freeze, or a preprocessor that does not fit the encoder.
 
     Example:
 
@@ -59,39 +67,41 @@ class BertTokenClassifier(BertHead):
     column_names = (("words",),)
     label_column = "tags"
     has_token_labels = True
+    head_name = TOKEN_HEAD
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {"with_pooler": False}  # unused, and never trained
     # In batches of similar length a word of a short sentence would count more than one of a long sentence.
     batches_by_length = False
 
     def __init__(
         self,
-        encoder,
-        labels,
-        preprocessor=None,
-        dropout=0.1,  # as before the classifier's layer
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        dtype=None,
-        trainable=True,
+        encoder: keras.Model,
+        labels: int | Sequence[str],
+        preprocessor: BertWordPreprocessor | None = None,
+        dropout: float = 0.1,  # as in front of the classifier's layer
+        freeze: str | int = FREEZE_NONE,
+        seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, name, dtype)
+        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
         self.labels = label_names(labels, SINGLE_LABEL)
         self.dropout = self.dropout_layer(dropout)
         self.logits = self.output_layer(len(self.labels), TOKEN_HEAD)
-        self.finish_init(trainable)
+        self.finish_init()
 
-    def call(self, inputs, training=False):
-        """Logits of the tokens of a batch; see the class."""
+    def call(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Computes the logits of the tokens of a batch of ids."""
         tokens = self.encoder(inputs, training=training)["sequence_output"]
         return self.logits(self.dropout(tokens, training=training))
 
-    def loss_terms(self, labels, outputs, sample_weight=None):
-        """The loss of a batch.
+    def loss_terms(
+        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Computes the loss of a batch.
 
         Args:
             labels: int [rows, length], -1 for tokens without a label.
             outputs: float32 logits [rows, length, labels].
-            sample_weight: float [rows] or None.
+            sample_weight: float [rows], or [rows, length], or None.
 
         Returns:
             `{"loss": (sum, weight)}`: the cross-entropies of the labelled tokens times the weights of their rows, and
@@ -101,7 +111,7 @@ class BertTokenClassifier(BertHead):
         losses = ops.sparse_categorical_crossentropy(ops.maximum(labels, 0), outputs, from_logits=True)
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
-    def _weights(self, labels, sample_weight):
+    def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
         """float32 [rows, length]: how much each of the losses counts, 0 where a token has no label."""
         weights = ops.cast(labels >= 0, "float32")
         if sample_weight is None:
@@ -109,107 +119,109 @@ class BertTokenClassifier(BertHead):
         sample_weight = ops.cast(sample_weight, "float32")
         return weights * (sample_weight if len(sample_weight.shape) == 2 else ops.reshape(sample_weight, (-1, 1)))
 
-    def accuracy_metric(self):
-        """The share of words, of which every token with a label is one, whose best tag is the right one."""
+    def accuracy_metric(self) -> keras.metrics.Metric:
+        """The fraction of words (tokens with a label) whose best tag is the right one."""
         return TokenAccuracy(name="accuracy")
 
-    def _columns(self, x):
+    def _columns(self, x: Any) -> dict[str, Any]:
         if isinstance(x, Mapping) or hasattr(x, "columns"):
             return super()._columns(x)
         self.require_preprocessor()
         return {"words": to_mapping(x)}
 
-    def encode_labels(self, labels):
-        """Tags of words as they are: `tokenize_sentences` encodes them. Numbers of ids in memory are arrays."""
+    def encode_labels(self, labels: Any) -> Any:
+        """Tags of words, unchanged: `tokenize_sentences` encodes them. With ids, labels are an array."""
         return labels if isinstance(labels, np.ndarray) else list(labels)
 
-    def label_classes(self, examples=None):
+    def label_classes(self, examples: Any = None) -> list[str]:
         """The tags."""
         return self.labels
 
-    def tokenize_columns(self, columns, labels=None):
-        """Tokenizes the words of sentences, a row per window."""
+    def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
+        """Tokenizes the words of sentences, one row per window."""
         tokenized = self.tokenize_sentences(columns["words"], labels)
         sentences = np.repeat(np.arange(len(tokenized.lengths)), tokenized.lengths)
         tokenized.windows.caller_rows = np.zeros(len(tokenized.windows), "int64")
         tokenized.windows.caller_rows[tokenized.word_windows] = sentences
         return tokenized.windows
 
-    def example_weights(self, examples, sample_weight):
+    def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
         """The weight of each window is that of its sentence."""
         return sample_weight[examples.caller_rows]
 
-    def tokenize_sentences(self, sentences, tags=None, documents=None):
-        """Sentences as windows of ids, with the places at which their words are read.
+    def tokenize_sentences(
+        self,
+        sentences: Sequence[Sequence[str]],
+        tags: Sequence[Sequence[str]] | None = None,
+        documents: Sequence[int] | None = None,
+    ) -> TokenizedSentences:
+        """Tokenizes sentences as windows, with the positions at which their words are read.
 
         Args:
-            sentences, tags: as `x` and `y` of `tokenize`.
-            documents: list of int, as for `keras_bert.data.tokenized_sentences.tokenize_sentences`.
-
-        Returns:
-            `keras_bert.data.tokenized_sentences.TokenizedSentences`.
+            sentences: the words of each sentence.
+            tags: the tag of each word, or None.
+            documents: as for `keras_bert.data.tokenized_sentences.tokenize_sentences`.
 
         Raises:
-            ValueError, TypeError: as `tokenize`.
+            ValueError: if there is no preprocessor, the numbers of tags and words differ, a tag is unknown, or a text
+                is given instead of a list of words or tags.
+            TypeError: if a word is not a string.
         """
         from keras_bert.data.tokenized_sentences import tokenize_sentences
 
         self.require_preprocessor()
-        sentences = _lists(sentences, "sentences are lists of words; `tag` takes texts as they are")
-        sentences = [text_column(words, f"sentences[{number}]").tolist() for number, words in enumerate(sentences)]
+        lists = _checked_lists(sentences, "sentences must be lists of words; `tag` takes raw texts")
+        words = [text_column(sentence, f"sentences[{number}]").tolist() for number, sentence in enumerate(lists)]
         labels = None
         if tags is not None:
-            tags = _lists(tags, "tags are lists of str, one for each sentence")
-            lengths = [len(of_sentence) for of_sentence in tags]
-            flat = encode_labels([tag for of_sentence in tags for tag in of_sentence], self.labels, SINGLE_LABEL)
-            labels = np.split(flat, np.cumsum(lengths)[:-1])
-        return tokenize_sentences(sentences, self.preprocessor, labels, documents)
+            tag_lists = _checked_lists(tags, "tags must be lists of strings, one per sentence")
+            flat = encode_labels([tag for sentence in tag_lists for tag in sentence], self.labels, SINGLE_LABEL)
+            labels = np.split(flat, np.cumsum([len(sentence) for sentence in tag_lists])[:-1])
+        return tokenize_sentences(words, self.preprocessor, labels, documents)
 
-    def predict_logits(self, tokenized, batch_size=None, verbose=0):
-        """The logits of words.
-
-        Args:
-            tokenized: `TokenizedSentences`.
-            batch_size: int. Windows in a batch; 64 if None.
-            verbose: as in Keras' `predict`.
-
-        Returns:
-            float32 array [words of all sentences, labels].
-        """
+    def predict_logits(
+        self, tokenized: TokenizedSentences, batch_size: int | None = None, verbose: int | str = 0
+    ) -> np.ndarray:
+        """The logits of words: float32 [words of all sentences, labels]."""
         logits = np.empty([len(tokenized.word_windows), len(self.labels)], "float32")
         by_window = np.argsort(tokenized.word_windows, kind="stable")
         ends = np.cumsum(np.bincount(tokenized.word_windows, minlength=len(tokenized.windows)))
         for windows, output in self._predictor.outputs_by_example(self, tokenized.windows, batch_size, verbose):
-            for window, of_window in zip(windows, output, strict=True):
+            for window, row in zip(windows, output, strict=True):
                 words = by_window[ends[window - 1] if window else 0 : ends[window]]
-                logits[words] = of_window[tokenized.word_positions[words]]
+                logits[words] = row[tokenized.word_positions[words]]
         return logits
 
-    def predict_tags(self, sentences, documents=None, batch_size=None):
-        """The tags of the words of sentences.
+    def predict_tags(
+        self,
+        sentences: Sequence[Sequence[str]],
+        documents: Sequence[int] | None = None,
+        batch_size: int | None = None,
+    ) -> list[list[str]]:
+        """Predicts the tags of the words of sentences.
 
         Args:
-            sentences: list of lists of str, the words of each.
-            documents: list of int, which document each sentence is of, to read them with the text around them; or None.
-            batch_size: int. Windows in a batch; 64 if None.
+            sentences: the words of each sentence.
+            documents: which document each sentence belongs to, to read it in context; None reads each by itself.
+            batch_size: windows per batch; 64 if None.
 
         Returns:
-            list of lists of str.
+            The tags of each sentence.
         """
         tokenized = self.tokenize_sentences(sentences, documents=documents)
         numbers = self.predict_logits(tokenized, batch_size).argmax(axis=1)
-        return [[self.labels[number] for number in of_sentence] for of_sentence in tokenized.split_by_sentence(numbers)]
+        return [[self.labels[number] for number in sentence] for sentence in tokenized.split_by_sentence(numbers)]
 
-    def tag(self, texts):
-        """Tags texts as they are written, as an exported model does.
+    def tag(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Tags raw texts, as an exported model does.
 
         Args:
-            texts: list of str, parted into words by `keras_bert.text.words.split_text`.
+            texts: strings, split into words by `keras_bert.text.words.split_text`.
 
         Returns:
-            list, for each text a dict: `words`, a list of dicts of `text`, `tag`, `score` (the tag's probability),
-            `start` and `end` (characters of the text); and, where the labels spell entities, `entities`, a list of
-            dicts of `text`, `type`, `score` (the mean of its words'), `start` and `end`.
+            A dict per text: `words`, a list of dicts of `text`, `tag`, `score` (the tag's probability), `start` and
+            `end` (characters of the text); and, if the tags spell entities, `entities`, a list of dicts of `text`,
+            `type`, `score` (the mean of its words'), `start` and `end`.
 
         Raises:
             ValueError: if there is no preprocessor, or `texts` is a single text.
@@ -220,27 +232,27 @@ class BertTokenClassifier(BertHead):
         self.require_preprocessor()
         return described_texts(tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string)))
 
-    def export(self, path, dtype=None):
+    def export(self, path: PathLike, dtype: str | None = None) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch], of any length; `examples` takes serialized
         tf.Examples [batch] with the feature `text`; `words` takes `words`, strings [batch] of words with spaces between
-        them, for texts that are parted into words already. All three answer `word_count` int32 [batch] and, for each
-        word, [batch, words], those behind a text's last word "" and 0: `words`, `tags`, `scores` (probabilities),
-        `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. Where the labels spell entities they also
-        answer `entity_count` and, [batch, entities], `entities`, `entity_types`, `entity_scores` (the mean of the
+        them, for texts that are split into words already. All three return `word_count` int32 [batch] and, for each
+        word, [batch, words], padded with "" and 0: `words`, `tags`, `scores` (probabilities),
+        `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. If the tags spell entities they also
+        return `entity_count` and, [batch, entities], `entities`, `entity_types`, `entity_scores` (the mean of the
         words'), `entity_start_bytes` and so on. `tokens` takes `token_ids`, `segment_ids`, `padding_mask`, int32
-        [batch, length], and answers `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
+        [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
-            path: str or Path. The folder to write, for example "models/entities/1".
-            dtype: None for the dtype that the model has, or "float32" or "bfloat16" to store and compute in it.
+            path: folder to write, for example "models/entities/1".
+            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
 
         Returns:
             Path of the folder.
 
         Raises:
-            FileExistsError: if there is something at `path`; a version is never overwritten.
+            FileExistsError: if `path` exists; a version is never overwritten.
             ValueError: if there is no preprocessor, or on an unknown dtype.
         """
         import tensorflow as tf
@@ -250,13 +262,13 @@ class BertTokenClassifier(BertHead):
 
         inputs = TextInputs(TEXT_COLUMNS, lambda texts: self.preprocessor(split_text(texts["text"])[0]).inputs)
 
-        def signatures(served):
-            def from_ids(ids):
+        def signatures(served: Any) -> Any:
+            def from_ids(ids: Any) -> Any:
                 logits = served(ids, training=False)
                 tags = tf.gather(tf.constant(served.labels), tf.argmax(logits, axis=-1))
                 return {"probabilities": tf.nn.softmax(logits), "tags": tags}
 
-            def from_words(words):
+            def from_words(words: Any) -> Any:
                 return tag_texts(served, words["words"], split_words)
 
             standard = text_signatures(served, inputs, from_ids, lambda texts: tag_texts(served, texts["text"]))
@@ -272,14 +284,14 @@ class BertTokenClassifier(BertHead):
         )
 
     @staticmethod
-    def preprocessor_class():
+    def preprocessor_class() -> Any:
         """`BertWordPreprocessor`."""
         from keras_bert.text.word_preprocessor import BertWordPreprocessor
 
         return BertWordPreprocessor
 
-    def classifier_arguments(self):
-        """What a checkpoint says of this head beside its weights."""
+    def classifier_arguments(self) -> dict[str, Any]:
+        """What a checkpoint stores of this head besides its weights."""
         return {
             "num_labels": len(self.labels),
             "label_names": self.labels,
@@ -287,77 +299,35 @@ class BertTokenClassifier(BertHead):
             "classifier_dropout": self.dropout.rate,
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {**super().get_config(), "labels": self.labels, "dropout": self.dropout.rate}
 
     @classmethod
-    def from_checkpoint(
-        cls,
-        path,
-        labels=None,
-        sequence_length=128,  # google-research/bert, run_classifier.py: max_seq_length
-        stride=None,
-        lower_case=None,
-        vocabulary=None,
-        dropout=None,
-        freeze=FREEZE_NONE,
-        seed=None,
-        name=None,
-        **encoder_arguments,
-    ):
-        """A token classifier on the weights of somebody's checkpoint, with the checkpoint's tokenizer.
-
-        Args:
-            path: str or Path, as for `BertEncoder.from_checkpoint`.
-            labels: list of tags or their number; None takes those of the checkpoint's own token classifier. Its layer
-                is used when the labels agree; else the layer starts at random, as the report says.
-            sequence_length, stride: as for `BertWordPreprocessor`.
-            lower_case: bool; None takes what the checkpoint says or, where it does not, what its vocabulary shows.
-            vocabulary: path or list of str; None takes the checkpoint's `vocab.txt`.
-            dropout: float; None takes the checkpoint's, or 0.1.
-            freeze, seed, name: as for the constructor.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`; and `encoder` and `right_to_left`, as for
-                `keras_bert.models.paper_encoders.encoder_loading.read_encoder`.
-
-        Returns:
-            A BertTokenClassifier. Its attribute `checkpoint_report` says what was read, what stayed random, and what
-            was not used.
-
-        Raises:
-            FileNotFoundError, ValueError: if the checkpoint is missing, damaged, not a BERT, or does not fit; if no
-                labels are known; if `lower_case` contradicts the checkpoint.
-        """
-        from keras_bert.text.word_preprocessor import BertWordPreprocessor
-
-        # Without a pooler, which tags do not need: it would be weights that are stored and never trained.
-        checkpoint, encoder = read_encoder(path, seed=seed, **{"with_pooler": False, **encoder_arguments})
-        head = checkpoint.head_arguments(TOKEN_HEAD)
-        labels = labels or head.get("label_names") or head.get("num_labels")
-        if labels is None:
+    def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The checkpoint's tags and dropout."""
+        labels = head.get("label_names") or head.get("num_labels")
+        if labels is None and "labels" not in given:
             raise ValueError(
-                f"{path} has no token classifier, so its labels are not known; give labels=[...], a list of tags"
+                f"{path} has no token classifier, so its labels are unknown; pass labels=[...], a list of tags"
             )
-        preprocessor = BertWordPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length, stride)
-        rate = head.get("classifier_dropout", 0.1) if dropout is None else dropout
-        model = cls(encoder, labels, preprocessor, rate, freeze, seed, name)
-        if not is_same_head(model.labels, head.get("problem_type"), head):
-            checkpoint = drop_head(checkpoint, TOKEN_HEAD)
-        model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
-        return model
+        return {**super().checkpoint_defaults(path, head, given), "labels": labels}
+
+    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
+        """Whether a checkpoint's token classifier has these tags."""
+        return is_same_head(self.labels, head.get("problem_type"), head)
 
 
-def _lists(values, rule):
-    """The lists in `values`, after checking that none is a text, which would be parted into letters."""
+def _checked_lists(values: Any, rule: str) -> list[Any]:
+    """The lists in `values`, none of which may be a text, which would be split into letters."""
     values = [values] if isinstance(values, (str, bytes)) else list(values)
-    for number, of_sentence in enumerate(values):
-        if isinstance(of_sentence, (str, bytes)):
-            raise ValueError(f"{rule}. Number {number} is a text: {quotation(of_sentence)}")
+    for number, item in enumerate(values):
+        if isinstance(item, (str, bytes)):
+            raise ValueError(f"{rule}. Number {number} is a text: {quotation(item)}")
     return values
 
 
-def tag_texts(model, texts, split=None):
+def tag_texts(model: Any, texts: Any, split: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """Tags texts [batch] and finds their entities, in the graph.
 
     `split` returns the words of texts and the bytes at which they start, as `split_text`, the default, does. The
@@ -372,15 +342,15 @@ def tag_texts(model, texts, split=None):
     words, starts = split(texts)
     prepared = model.preprocessor(words)
     logits = model(prepared.inputs, training=False)
-    of_words = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.positions], axis=1))  # [words, labels]
-    numbers = tf.argmax(of_words, axis=1, output_type=tf.int32)
-    scores = words.with_values(tf.reduce_max(tf.nn.softmax(of_words), axis=1))
+    word_logits = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.positions], axis=1))  # [words, labels]
+    numbers = tf.argmax(word_logits, axis=1, output_type=tf.int32)
+    scores = words.with_values(tf.reduce_max(tf.nn.softmax(word_logits), axis=1))
     ends = starts + words.with_values(tf.strings.length(words.values))
     answers = {
         "words": words,
         "tags": words.with_values(tf.gather(tf.constant(model.labels), numbers)),
         "scores": scores,
-        **_places(texts, starts, ends),
+        **_offsets(texts, starts, ends),
     }
     answers = {"word_count": tf.cast(words.row_lengths(), tf.int32), **_dense(answers)}
     if not are_entity_tags(model.labels):
@@ -388,7 +358,7 @@ def tag_texts(model, texts, split=None):
     return {**answers, **_entities(texts, words.with_values(numbers), model.labels, scores, starts, ends)}
 
 
-def _entities(texts, numbers, labels, scores, starts, ends):
+def _entities(texts: Any, numbers: Any, labels: list[str], scores: Any, starts: Any, ends: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     from keras_bert.text.entity_spans import find_entities
@@ -406,33 +376,33 @@ def _entities(texts, numbers, labels, scores, starts, ends):
         "entities": spans.types.with_values(cut),
         "entity_types": spans.types,
         "entity_scores": spans.types.with_values(of_entity),
-        **{f"entity_{name}": values for name, values in _places(texts, entity_starts, entity_ends).items()},
+        **{f"entity_{name}": values for name, values in _offsets(texts, entity_starts, entity_ends).items()},
     }
     return {"entity_count": tf.cast(spans.types.row_lengths(), tf.int32), **_dense(answers)}
 
 
-def _places(texts, starts, ends):
+def _offsets(texts: Any, starts: Any, ends: Any) -> dict[str, Any]:
     """Byte offsets, and the character offsets that they correspond to."""
     import tensorflow as tf
 
     whole = tf.gather(texts, starts.value_rowids())
 
-    def characters(places):
+    def characters(places: Any) -> Any:
         before = tf.strings.substr(whole, tf.zeros_like(places.values), places.values)
         return places.with_values(tf.strings.length(before, unit="UTF8_CHAR"))
 
-    return dict(zip(_PLACES, (starts, ends, characters(starts), characters(ends)), strict=True))
+    return dict(zip(_OFFSETS, (starts, ends, characters(starts), characters(ends)), strict=True))
 
 
-def _dense(answers):
+def _dense(answers: dict[str, Any]) -> dict[str, Any]:
     return {name: values.to_tensor() for name, values in answers.items()}
 
 
-def described_texts(answers):
+def described_texts(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Converts the outputs of `tag_texts` to a list of one dict per text, as `BertTokenClassifier.tag` returns it."""
     values = {name: tensor.numpy().tolist() for name, tensor in answers.items()}
 
-    def described(row, kinds, count):
+    def described(row: int, kinds: Mapping[str, str], count: int) -> Iterator[dict[str, Any]]:
         columns = {key: values[name][row][:count] for key, name in kinds.items()}
         for place in range(count):
             item = {key: column[place] for key, column in columns.items()}

@@ -1,27 +1,22 @@
-"""How a batch is shared out between replicas, and cut into micro-batches."""
+"""Splits batches between replicas and into micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import tensorflow as tf
 
 
-def slice_batch(batch, number, parts):
-    """The rows of one of several parts of a batch, as even as can be.
+def slice_batch(batch: Any, number: int | tf.Tensor, parts: int) -> Any:
+    """Returns the rows of one of several parts of a batch, as even as possible.
 
-    Args:
-        batch: nested structure of tensors [rows, ...].
-        number: int, or int scalar tensor, from 0.
-        parts: int.
-
-    Returns:
-        The same structure. Where the number of rows is static and divides evenly, its parts have a static one, too, as
-        XLA on a TPU wants.
-
-    Example:
+    A static number of rows that divides evenly stays static, as XLA on a TPU wants.
 
     >>> [slice_batch(tf.range(5), number, 2).numpy().tolist() for number in range(2)]
     [[0, 1], [2, 3, 4]]
     """
 
-    def rows_of(values):
+    def slice_rows(values: tf.Tensor) -> tf.Tensor:
         rows = values.shape[0]
         if rows is not None and rows % parts == 0:
             sizes = [size if size is not None else tf.shape(values)[axis] for axis, size in enumerate(values.shape)]
@@ -29,4 +24,4 @@ def slice_batch(batch, number, parts):
         rows = tf.shape(values)[0]
         return values[rows * number // parts : rows * (number + 1) // parts]
 
-    return tf.nest.map_structure(rows_of, batch)
+    return tf.nest.map_structure(slice_rows, batch)

@@ -12,7 +12,6 @@ from keras_bert.typing import Tensor
 
 if TYPE_CHECKING:
     from keras_bert.data.batching import BatchPlan
-    from keras_bert.data.tokenized_examples import TokenizedExamples
 
 
 def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
@@ -43,7 +42,7 @@ def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
     )
 
 
-def mean_loss_weights(model: keras.Model, examples: TokenizedExamples, plan: BatchPlan) -> dict[str, float] | None:
+def mean_loss_weights(model: keras.Model, examples: Any, plan: BatchPlan) -> dict[str, float] | None:
     """The mean weight of each loss term over the batches of an epoch, which every batch's sum is divided by.
 
     Batches of similar lengths differ in their number of tokens (and with a token budget in their number of examples):

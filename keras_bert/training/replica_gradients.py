@@ -61,7 +61,7 @@ class ReplicaGradients:
         if self._accumulation_steps == 1:
             return self._micro_batch_gradients(batch, divisors, self._dropout_seeds.values(key, 0), loss_scale)
         refuse_windows(batch, "micro-batches")
-        unused = set()  # variables that the loss does not depend on: the optimizer must leave them alone
+        unused: set[int] = set()  # variables that the loss does not depend on: the optimizer must leave them alone
 
         def add_micro_batch(
             number: tf.Tensor, gradients: list[tf.Tensor], sums: dict[str, tf.Tensor]

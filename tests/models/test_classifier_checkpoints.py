@@ -110,5 +110,5 @@ def test_tf1_checkpoint(shared):
 
 
 def test_labels_must_be_known(shared):
-    with pytest.raises(ValueError, match=r"its labels are not known; give labels="):
+    with pytest.raises(ValueError, match=r"its labels are unknown; pass labels="):
         BertClassifier.from_checkpoint(shared / "data" / "checkpoints" / "tf1_tiny")

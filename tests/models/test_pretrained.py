@@ -100,13 +100,15 @@ def test_converts_bert_to_other_encoders(tmp_path):
     assert left.encoder.attention_direction == "left_to_right"
     assert not left.checkpoint_report.random
 
-    bilstm = BertClassifier.from_checkpoint(folder, ["no", "yes"], encoder="left_to_right_bilstm", seed=3, **LENGTHS)
+    bilstm = BertClassifier.from_checkpoint(
+        folder, labels=["no", "yes"], encoder="left_to_right_bilstm", seed=3, **LENGTHS
+    )
     assert isinstance(bilstm.encoder, BiLstmEncoder)
     random = bilstm.checkpoint_report.random
     assert random and all(path.startswith(("encoder/bilstm", "logits/")) for path in random)
     np.testing.assert_array_equal(bilstm.encoder.encoder(ids)["sequence_output"], left.encoder(ids)["sequence_output"])
 
-    both = BertClassifier.from_checkpoint(folder, ["no", "yes"], encoder="two_directions", seed=3, **LENGTHS)
+    both = BertClassifier.from_checkpoint(folder, labels=["no", "yes"], encoder="two_directions", seed=3, **LENGTHS)
     assert isinstance(both.encoder, TwoDirectionEncoder)
     assert all(path.startswith("logits/") for path in both.checkpoint_report.random)
     for part in both.encoder.bert_encoders():

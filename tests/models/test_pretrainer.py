@@ -212,7 +212,7 @@ def test_bfloat16_is_near_float32():
 
 
 def test_rejects_invalid_settings():
-    with pytest.raises(ValueError, match="with_pooler=True, or give next_sentence=False"):
+    with pytest.raises(ValueError, match="with_pooler=True, or pass next_sentence=False"):
         BertPretrainer(toy_encoder(with_pooler=False))
     with pytest.raises(ValueError, match="sees nothing where the encoder reads from left to right"):
         BertPretrainer(toy_encoder(attention_direction="left_to_right"))

@@ -247,7 +247,7 @@ def test_what_cannot_be_answered_is_refused(window_labeler, tmp_path):
         bare.answer(["a"], ["b"])
     with pytest.raises(ValueError, match="has no preprocessor"):
         bare.export(tmp_path / "1")
-    with pytest.raises(ValueError, match="one context for each question"):
+    with pytest.raises(ValueError, match="one context per question"):
         window_labeler.answer(["a", "b"], ["c"])
     whole, number = "a whole number of at least 1", "a number or None"
     for arguments, allowed in (

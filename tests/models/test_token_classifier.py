@@ -225,7 +225,7 @@ def test_a_saved_model_comes_back(tmp_path):
 def test_what_cannot_be_is_refused():
     model = toy_model()
     for sentences in ("a text", ["a text"], [b"a text"]):
-        with pytest.raises(ValueError, match=r"`tag` takes texts as they are\. Number 0 is a text: b?'a text'"):
+        with pytest.raises(ValueError, match=r"`tag` takes raw texts\. Number 0 is a text: b?'a text'"):
             model.predict_tags(sentences)
     with pytest.raises(TypeError, match=r"sentences\[1\]\[1\] must be a string, got None"):
         model.predict_tags([["a"], ["b", None]])
@@ -234,7 +234,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match=r"a single one; pass \['a text'\]"):
         model.tag("a text")
     for tags in ("O", ["O"], [b"O"]):
-        with pytest.raises(ValueError, match=r"tags are lists of str, .*\. Number 0 is a text: b?'O'"):
+        with pytest.raises(ValueError, match=r"tags must be lists of strings, .*\. Number 0 is a text: b?'O'"):
             model.tokenize([["a"]], tags)
     with pytest.raises(ValueError, match="sentence 0 has 2 words and 1 labels"):
         model.tokenize([["a", "b"]], [["O"]])

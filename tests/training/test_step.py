@@ -76,7 +76,7 @@ def test_report():
     lengths = toy_classifier().preprocessor.token_counts(TEXTS).numpy()
     assert report["examples"] == 37
     assert report["tokens"] == lengths.sum()
-    assert report["places"] > report["tokens"]
+    assert report["padded_tokens"] > report["tokens"]
     assert report["loss"] / 5 == pytest.approx(0.8, abs=0.3)
     assert report["gradient_norm"] > 0
 

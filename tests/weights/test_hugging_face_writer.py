@@ -298,7 +298,9 @@ def test_encoder_round_trip(tmp_path, with_pooler):
     configs = [{key: value for key, value in one.get_config().items() if key not in own} for one in (encoder, loaded)]
     assert configs[0] == configs[1]
     # It is a start for a classifier as any other.
-    assert BertClassifier.from_checkpoint(folder, ["a", "b"], sequence_length=8).preprocessor.tokenizer.lower_case
+    assert BertClassifier.from_checkpoint(
+        folder, labels=["a", "b"], sequence_length=8
+    ).preprocessor.tokenizer.lower_case
 
 
 def test_marks_encoder_of_one_direction(tmp_path):
