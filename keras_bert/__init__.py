@@ -13,6 +13,7 @@ Example:
 """
 
 import importlib
+from typing import Any
 
 import keras
 
@@ -70,7 +71,7 @@ if keras.backend.backend() == "tensorflow":
         importlib.import_module(_LAZY_NAMES[_name])
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _LAZY_NAMES:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}; its public names are {sorted(__all__)}")
     value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
@@ -78,5 +79,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)

@@ -1,20 +1,14 @@
-"""Random orders that are a function of a seed and of numbers, and of nothing else."""
+"""Random orders that depend on a seed and on numbers only."""
+
+from __future__ import annotations
 
 import tensorflow as tf
 
 
-def random_key(seed, purpose, *numbers):
-    """The key of one random order among many.
+def random_key(seed: int, purpose: int, *numbers: int | tf.Tensor) -> tf.Tensor:
+    """Returns the int64 [2] key of one random order, a seed for TensorFlow's stateless operations.
 
-    Args:
-        seed: int.
-        purpose: int. What the order is of; other purposes have unrelated orders.
-        *numbers: int or scalar integer tensors, such as that of the epoch.
-
-    Returns:
-        int64 tensor [2], a seed of TensorFlow's stateless operations.
-
-    Example:
+    Keys of different purposes, and of different numbers (such as the epoch), are unrelated.
 
     >>> int(tf.random.stateless_uniform([], random_key(1, 0, 5), maxval=100, dtype=tf.int64))
     47
@@ -25,17 +19,8 @@ def random_key(seed, purpose, *numbers):
     return key
 
 
-def shuffled(values, key):
-    """The rows of a tensor in the order of a key.
-
-    Args:
-        values: tensor [rows, ...].
-        key: int64 tensor [2], as `random_key` gives.
-
-    Returns:
-        tensor like `values`.
-
-    Example:
+def shuffled(values: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Returns the rows of a tensor in the order of a key.
 
     >>> shuffled(tf.range(5), random_key(1, 0)).numpy().tolist()
     [4, 3, 1, 2, 0]

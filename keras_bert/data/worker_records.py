@@ -163,7 +163,7 @@ def worker_records(
             lambda path, step, first: _read_split(read_file, path, step, first),
             cycle_length=min(cycle_length, len(splits)),
         )
-        if shuffle_buffer is None:
+        if shuffle_buffer is None or seed is None:
             return records
         return _shuffle_groups(records, shuffle_buffer, random_key(seed, _RECORD_ORDER, epoch, worker.worker_index))
 

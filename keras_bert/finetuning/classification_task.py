@@ -96,7 +96,7 @@ class ClassificationTask(FineTuningTask):
             "data": describe_data(data, "examples"),
         }
 
-    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertClassifier:
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertClassifier:
         return BertClassifier.from_checkpoint(
             checkpoint, labels=self.labels, problem_type=self.problem_type, **arguments
         )

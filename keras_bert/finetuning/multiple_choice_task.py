@@ -112,7 +112,7 @@ class MultipleChoiceTask(FineTuningTask):
         self.read_predictions_once()
         return {"task": self.name, "data": describe_data(data, "questions"), **self.settings.configuration()}
 
-    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertMultipleChoice:
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertMultipleChoice:
         return BertMultipleChoice.from_checkpoint(checkpoint, **arguments)
 
     def describe_head(self, model: BertMultipleChoice) -> str:

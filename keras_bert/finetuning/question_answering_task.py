@@ -105,8 +105,9 @@ class QuestionAnsweringTask(FineTuningTask):
         bad_rows = BadRows(skip=settings.skip_bad_rows)
 
         def read(path: str | None, is_wanted: bool, **purpose: bool) -> Iterable[SquadQuestion] | None:
-            wanted = path is not None and is_wanted
-            return read_squad(path, settings.version, bad_rows=bad_rows, **purpose) if wanted else None
+            if path is None or not is_wanted:
+                return None
+            return read_squad(path, str(settings.version), bad_rows=bad_rows, **purpose)
 
         evaluation = read(settings.eval_file, bool({"train", "eval"} & set(modes)), to_evaluate=True)
         prediction = read(settings.predict_file, "predict" in modes)
@@ -125,7 +126,7 @@ class QuestionAnsweringTask(FineTuningTask):
         self.read_predictions_once()
         return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
 
-    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertSpanLabeler:
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertSpanLabeler:
         return BertSpanLabeler.from_checkpoint(checkpoint, **self._windows, **arguments)
 
     def describe_head(self, model: BertSpanLabeler) -> str:

@@ -117,6 +117,7 @@ class FineTuningTask:
             arguments["dropout"] = _DROPOUT if recipe.dropout is None else recipe.dropout
         elif recipe.dropout is not None:
             raise ValueError(f"the head of {self.name} has no dropout before it; got dropout={recipe.dropout}")
+        assert recipe.init_checkpoint is not None
         return self.load_model(recipe.init_checkpoint, {**_common_arguments(recipe), **arguments})
 
     def trained_model(self, checkpoint: Path, recipe: FineTuningRecipe) -> Any:
@@ -129,7 +130,7 @@ class FineTuningTask:
             )
         return model
 
-    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertHead:
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertHead:
         """The task's head on the weights of a checkpoint, with keyword arguments of its `from_checkpoint`."""
         raise NotImplementedError
 

@@ -108,7 +108,7 @@ class TokenClassificationTask(FineTuningTask):
         self.read_predictions_once()
         return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
 
-    def load_model(self, checkpoint: str | Path | None, arguments: dict[str, Any]) -> BertTokenClassifier:
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertTokenClassifier:
         labels = None if self.settings.labels is None else list(self.settings.labels)
         return BertTokenClassifier.from_checkpoint(checkpoint, labels=labels, **arguments)
 

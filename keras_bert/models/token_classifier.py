@@ -152,7 +152,7 @@ class BertTokenClassifier(BertHead):
     def tokenize_sentences(
         self,
         sentences: Sequence[Sequence[str]],
-        tags: Sequence[Sequence[str]] | None = None,
+        tags: Sequence[Sequence[str] | None] | None = None,
         documents: Sequence[int] | None = None,
     ) -> TokenizedSentences:
         """Tokenizes sentences as windows, with the positions at which their words are read.
@@ -172,7 +172,7 @@ class BertTokenClassifier(BertHead):
         self.require_preprocessor()
         lists = _checked_lists(sentences, "sentences must be lists of words; `tag` takes raw texts")
         words = [text_column(sentence, f"sentences[{number}]").tolist() for number, sentence in enumerate(lists)]
-        labels = None
+        labels: Any = None
         if tags is not None:
             tag_lists = _checked_lists(tags, "tags must be lists of strings, one per sentence")
             flat = encode_labels([tag for sentence in tag_lists for tag in sentence], self.labels, SINGLE_LABEL)

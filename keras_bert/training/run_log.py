@@ -27,7 +27,7 @@ class RunLog:
     skipped steps.
 
     >>> log = RunLog(RunDirectory(tempfile.mkdtemp() + "/run", {}))
-    >>> counts = {"examples": 8, "tokens": 60, "places": 80, "steps": 2, "skipped": 0, "gradient_norm": 1.0}
+    >>> counts = {"examples": 8, "tokens": 60, "padded_tokens": 80, "steps": 2, "skipped": 0, "gradient_norm": 1.0}
     >>> log.add({**counts, "loss_terms": {"loss": 3.0}})
     >>> record = log.record(2, learning_rate=1e-4)
     >>> record["loss"], record["padding"]
@@ -74,7 +74,7 @@ class RunLog:
             "gradient_norm": self._gradient_norm,
             "examples_per_second": counts["examples"] / seconds,
             "tokens_per_second": counts["tokens"] / seconds,
-            "padding": 1 - counts["tokens"] / counts["places"] if counts["places"] else 0.0,
+            "padding": 1 - counts["tokens"] / counts["padded_tokens"] if counts["padded_tokens"] else 0.0,
             **({} if loss_scale is None else {"loss_scale": loss_scale, "skipped": counts["skipped"]}),
         }
         self._speeds.append(record["examples_per_second"])
@@ -95,7 +95,7 @@ class RunLog:
         return statistics.median_high(self._speeds) if self._speeds else None
 
     def _reset(self) -> None:
-        self._counts = dict.fromkeys(("examples", "tokens", "places", "steps", "skipped"), 0)
+        self._counts = dict.fromkeys(("examples", "tokens", "padded_tokens", "steps", "skipped"), 0)
         self._terms: dict[str, float] = {}
         self._gradient_norm = 0.0
         self._seconds = 0.0
