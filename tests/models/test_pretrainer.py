@@ -214,7 +214,7 @@ def test_bfloat16_is_near_float32():
 def test_rejects_invalid_settings():
     with pytest.raises(ValueError, match="with_pooler=True, or pass next_sentence=False"):
         BertPretrainer(toy_encoder(with_pooler=False))
-    with pytest.raises(ValueError, match="sees nothing where the encoder reads from left to right"):
+    with pytest.raises(ValueError, match="attends to nothing else in a left-to-right encoder"):
         BertPretrainer(toy_encoder(attention_direction="left_to_right"))
     tokenizer = keras_bert.BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True)
     preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=LENGTH)

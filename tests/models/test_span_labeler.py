@@ -154,7 +154,7 @@ def test_a_single_text_is_refused(labeler):
 
 @pytest.mark.parametrize("span", [(3.0, 8.0), 3, (3, 8, 9), ("3", "8")])
 def test_an_answer_is_two_whole_numbers(labeler, span):
-    with pytest.raises(ValueError, match=r"given by two whole numbers, .* question 0 has"):
+    with pytest.raises(ValueError, match=r"must be two integers, .* question 0 has"):
         labeler.tokenize({"question": ["where"], "context": ["In Paris"]}, [span])
 
 
@@ -264,3 +264,13 @@ def test_what_cannot_be_answered_is_refused(window_labeler, tmp_path):
             window_labeler.answer(["a"], ["b"], **arguments)
         with pytest.raises(ValueError, match=message):
             window_labeler.export(tmp_path / "1", **arguments)
+
+
+def test_an_encoder_with_few_positions_gets_a_shorter_default_length(caplog):
+    labeler = BertSpanLabeler.from_preset("bert_tiny_novels")
+    positions = labeler.encoder.max_position_embeddings
+    assert labeler.preprocessor.sequence_length == positions < 384
+    assert f"the encoder has {positions} positions: preprocessing with sequence_length={positions}" in caplog.text
+    assert len(labeler.answer(["Who?"], ["It was a dark and stormy night. " * 40])) == 1
+    with pytest.raises(ValueError, match="beyond the encoder's"):
+        BertSpanLabeler.from_preset("bert_tiny_novels", sequence_length=384)

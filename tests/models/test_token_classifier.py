@@ -75,7 +75,7 @@ def test_logits_equal_hugging_face(shared, golden, folder):
 
 
 def test_a_checkpoint_comes_back_with_its_tags(folder, tmp_path):
-    model = BertTokenClassifier.from_checkpoint(folder, TAGS, sequence_length=32, dropout=0.25)
+    model = BertTokenClassifier.from_checkpoint(folder, labels=TAGS, sequence_length=32, dropout=0.25)
     assert not model.checkpoint_report.random  # a layer without names fits any names, if there are as many
     again = BertTokenClassifier.from_checkpoint(model.save_checkpoint(tmp_path / "again"), sequence_length=32)
     variables = again.variables_by_path()
