@@ -12,6 +12,7 @@ from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.training.training_checkpoints import TrainingCheckpoints
 from tests.toys import toy_classifier
 from tests.training.test_step import batches_for, difference
+from tests.training.tiny_model import TinyModel, tiny_batches
 
 STEPS = 30
 
@@ -20,13 +21,13 @@ class Stopped(Exception):
     pass
 
 
-def train(folder, stop_at=None, scores=None, **arguments):
-    """Trains a toy classifier with dropout; the evaluation can stop it, or give prepared scores."""
-    classifier = toy_classifier()
+def train(folder, stop_at=None, scores=None, model=None, batches=None, **arguments):
+    """Trains a model with dropout; the evaluation may stop it, or return the given scores."""
+    model = model or TinyModel()
     evaluations = []
 
     def evaluate():
-        evaluations.append([weight.numpy() for weight in classifier.weights])
+        evaluations.append([weight.numpy() for weight in model.weights])
         if len(evaluations) == stop_at:
             raise Stopped
         return {"dev/accuracy": scores[len(evaluations) - 1] if scores else len(evaluations) / 10, "dev/loss": 1.0}
@@ -34,12 +35,12 @@ def train(folder, stop_at=None, scores=None, **arguments):
     defaults = {"evaluate_every": 10, "score": "dev/accuracy", "checkpoint_every": 7, "log_every": 5}
     settings = TrainerSettings(STEPS, **{**defaults, **arguments})
     optimizer = BertAdamW(WarmupSchedule(1e-3, STEPS))
-    trainer = Trainer(classifier, optimizer, RunDirectory(folder, {"toy": 1}), settings, evaluate=evaluate)
-    result = trainer.train(batches_for(classifier))
-    return result, [weight.numpy() for weight in classifier.weights], evaluations, trainer
+    trainer = Trainer(model, optimizer, RunDirectory(folder, {"toy": 1}), settings, evaluate=evaluate)
+    result = trainer.train(batches or tiny_batches())
+    return result, [weight.numpy() for weight in model.weights], evaluations, trainer
 
 
-def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path):
+def test_resumes_an_interrupted_run_exactly(tmp_path):
     whole, weights, _, _ = train(tmp_path / "whole")
     with pytest.raises(Stopped):
         train(tmp_path / "parts", stop_at=2)
@@ -60,8 +61,8 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert last[0] == last[1]
 
 
-def test_the_best_weights_are_those_of_the_best_score_if_training_resumes_on_another_path(tmp_path, monkeypatch):
-    """The process is killed after a new best and before a checkpoint knows of it, and the next finds no such score."""
+def test_keeps_the_best_weights_if_a_resumed_run_scores_otherwise(tmp_path, monkeypatch):
+    """The process is killed after a new best and before a checkpoint refers to it."""
     save = TrainingCheckpoints.save
 
     def save_or_stop(checkpoints, iterator, state):
@@ -87,7 +88,7 @@ def test_a_finished_run_does_not_train_again(tmp_path):
     assert not evaluations
 
 
-def test_the_best_weights_are_kept(tmp_path):
+def test_restores_the_best_weights(tmp_path):
     result, weights, evaluations, trainer = train(tmp_path / "run", scores=[0.2, 0.9, 0.4])
     assert (result.best_step, result.best_metrics["dev/accuracy"]) == (20, 0.9)
     assert difference(weights, evaluations[1]) == 0
@@ -102,25 +103,26 @@ def test_the_best_weights_are_kept(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "best"), [([0.5, 0.5, 0.5], 10), ([float("nan"), 0.1, 0.2], 30), ([0.3, float("nan"), 0.1], 10)]
 )
-def test_ties_and_scores_that_are_no_numbers(tmp_path, scores, best):
+def test_ties_and_scores_that_are_nan(tmp_path, scores, best):
     assert train(tmp_path / "run", scores=scores)[0].best_step == best
 
 
-def test_without_a_score_the_last_weights_stay(tmp_path):
+def test_without_a_score_keeps_the_last_weights(tmp_path):
     result, weights, evaluations, _ = train(tmp_path / "run", score=None, scores=[0.9, 0.2, 0.1])
     assert result.best_step == 30
     assert difference(weights, evaluations[2]) == 0
 
 
 @pytest.mark.parametrize("arguments", [{"steps_per_execution": 1}, {"steps_per_execution": 3, "checkpoint_every": 30}])
-def test_calls_and_checkpoints_do_not_change_the_result(tmp_path, arguments):
+def test_calls_and_checkpoints_do_not_change_the_weights(tmp_path, arguments):
     _, weights, _, _ = train(tmp_path / "one")
     _, others, _, _ = train(tmp_path / "other", **arguments)
     assert difference(weights, others) == 0
 
 
 def test_log_and_tensorboard(tmp_path):
-    _, _, _, trainer = train(tmp_path / "run", progress=True)
+    classifier = toy_classifier()
+    _, _, _, trainer = train(tmp_path / "run", model=classifier, batches=batches_for(classifier), progress=True)
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     trained = [record for record in log if record["event"] == "train"]
     assert [record["step"] for record in trained] == [5, 10, 15, 20, 25, 30]
@@ -140,16 +142,15 @@ def test_log_and_tensorboard(tmp_path):
     assert {"train/loss", "train/learning_rate", "dev/accuracy"} <= tags
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    train(tmp_path / "run", stop_at=None)
-    classifier = toy_classifier()
+def test_refuses_a_checkpoint_of_another_model(tmp_path):
+    train(tmp_path / "run")
     run = RunDirectory(tmp_path / "run", {"toy": 1})
-    trainer = Trainer(classifier, BertAdamW(1e-3), run, TrainerSettings(STEPS))
+    trainer = Trainer(TinyModel("mixed_float16"), BertAdamW(1e-3), run, TrainerSettings(STEPS))
     with pytest.raises(ValueError, match="does not fit this model and optimizer"):
-        trainer.train(batches_for(classifier))
+        trainer.train(tiny_batches())
 
 
-def test_an_unfinished_checkpoint_is_not_read(tmp_path):
+def test_ignores_an_unfinished_checkpoint(tmp_path):
     _, _, _, trainer = train(tmp_path / "run")
     (trainer.checkpoints.path / "unfinished_step_00000099").mkdir()
     assert trainer.checkpoints.newest() == 30
@@ -158,7 +159,7 @@ def test_an_unfinished_checkpoint_is_not_read(tmp_path):
 def test_a_score_needs_an_evaluation(tmp_path):
     with pytest.raises(ValueError, match="need the argument `evaluate`"):
         settings = TrainerSettings(9, score="dev/accuracy")
-        Trainer(toy_classifier(), BertAdamW(), RunDirectory(tmp_path / "run", {}), settings)
+        Trainer(TinyModel(), BertAdamW(), RunDirectory(tmp_path / "run", {}), settings)
 
 
 def test_the_evaluation_must_return_the_score(tmp_path):
