@@ -83,7 +83,7 @@ def test_a_checkpoint_comes_back_with_its_tags(folder, tmp_path):
         np.testing.assert_array_equal(variable, variables[path])
     assert (again.labels, again.dropout.rate) == (TAGS, 0.25)
     other = BertTokenClassifier.from_checkpoint(
-        tmp_path / "again", ["O", "B-a", "I-a", "B-b", "I-b"], sequence_length=32
+        tmp_path / "again", labels=["O", "B-a", "I-a", "B-b", "I-b"], sequence_length=32
     )
     assert any(path.startswith("token_logits/") for path in other.checkpoint_report.random)
 
