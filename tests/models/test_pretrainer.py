@@ -219,7 +219,9 @@ def test_rejects_invalid_settings():
     tokenizer = keras_bert.BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=True)
     preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=LENGTH)
     one_way = BertPretrainer(toy_encoder(attention_direction="left_to_right"), False, preprocessor)
-    with pytest.raises(ValueError, match=r"only a bidirectional encoder is trained to fill masks; this one is left_to_right"):
+    with pytest.raises(
+        ValueError, match=r"only a bidirectional encoder is trained to fill masks; this one is left_to_right"
+    ):
         one_way.fill_masks(["a [MASK]"])
     pretrainer = toy_pretrainer()
     inputs, labels = inputs_and_labels(tensors(random_instances(4)))
