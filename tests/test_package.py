@@ -1,3 +1,4 @@
+import ast
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,14 @@ from tests.toys import toy_classifier, toy_reviews
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "keras_bert").rglob("*.py"))
+# Functions with more than eight parameters, and why.
+MANY_PARAMETERS = {
+    "encoder.py:__init__": "the names in bert_config.json",
+    "head.py:compile": "the signature of keras.Model.compile",
+    "head.py:fit": "the signature of keras.Model.fit",
+    "optimizer.py:__init__": "the signature of keras.optimizers.AdamW",
+    "settings.py:setting": "the properties of a field, as in dataclasses.field",
+}
 
 
 @pytest.mark.parametrize("module", [keras_bert, keras_bert.training])
@@ -63,3 +72,15 @@ def test_the_installed_package_contains_all_modules_and_presets(tmp_path):
 def test_no_two_modules_have_the_same_name():
     stems = Counter(path.stem for path in MODULES if path.stem != "__init__")
     assert [stem for stem, count in stems.items() if count > 1] == []
+
+
+def test_functions_have_at_most_eight_parameters():
+    found = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                arguments = node.args
+                parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                if len([each for each in parameters if each.arg not in ("self", "cls")]) > 8:
+                    found.add(f"{path.name}:{node.name}")
+    assert found == set(MANY_PARAMETERS)
