@@ -105,7 +105,8 @@ def test_starts_at_a_later_epoch_and_repeats_without_end(service, examples, plan
 
 
 def test_windows_are_batched_as_without_a_service(service):
-    examples = TokenizedExamples(np.arange(1, 13), [3, 4, 5], [3, 4, 5], [2, 1], labels=np.array([5, 6]))
+    ids, lengths = np.arange(1, 13), [3, 4, 5]
+    examples = TokenizedExamples(ids, lengths, lengths, labels=np.array([5, 6]), rows_per_example=[2, 1])
     plan = BatchPlan(examples.lengths, batch_size=2, bucket_step=None)
     ((inputs, labels),) = service_batches(examples, plan, service.address, "windows", epochs=1)
     assert labels.numpy().tolist() == [5, 6]

@@ -6,7 +6,7 @@ from keras_bert.data.label_values import discover_labels, label_list, label_name
 @pytest.mark.parametrize(
     "value, name", [("a", "a"), (" a b\t", "a b"), (1, "1"), (-3, "-3"), (1.5, "1.5"), (False, "false")]
 )
-def test_names(value, name):
+def test_converts_names(value, name):
     assert label_name(value) == name
 
 
@@ -23,12 +23,12 @@ def test_names(value, name):
         ("a\u2028b", "not printable"),
     ],
 )
-def test_no_names(value, message):
+def test_refuses_other_names(value, message):
     with pytest.raises(ValueError, match=message):
         label_name(value)
 
 
-def test_lists():
+def test_converts_lists():
     assert label_list("a|b c| d ", "|") == ["a", "b c", "d"]
     assert label_list("  ", "|") == label_list([]) == []
     assert label_list(["a", 1, True]) == ["a", "1", "true"]
@@ -43,13 +43,13 @@ def test_lists():
 @pytest.mark.parametrize(
     "value, number", [("1", 1.0), (" -2.50 ", -2.5), ("1e-3", 0.001), (".5", 0.5), ("5.", 5.0), (3, 3.0)]
 )
-def test_numbers(value, number):
+def test_converts_numbers(value, number):
     assert label_number(value) == number
     assert isinstance(label_number(value), float)
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "1_000", "３", "1,5", "0x10", "1e999", True, None, 10**400, [1.0]])
-def test_no_numbers(value):
+def test_refuses_other_numbers(value):
     with pytest.raises(ValueError, match="the label must be a finite number, got"):
         label_number(value)
 
@@ -58,7 +58,7 @@ def of(*labels):
     return [{"text": "a", "label": label} for label in labels]
 
 
-def test_discovered_labels_are_sorted():
+def test_discovers_sorted_labels():
     assert discover_labels(of("b", "a", "b", "c")) == ["a", "b", "c"]
     assert discover_labels(of("10", "9", "-1", "9")) == ["-1", "9", "10"]
     assert discover_labels(of("10", "9", "x")) == ["10", "9", "x"]
@@ -79,12 +79,12 @@ def test_discovered_labels_are_sorted():
         (of(*map(str, range(1001))), "more than 1000 distinct labels, for example .*; is this a regression"),
     ],
 )
-def test_labels_that_are_none(examples, message):
+def test_refuses_to_discover_invalid_labels(examples, message):
     with pytest.raises(ValueError, match=message):
         discover_labels(examples)
 
 
-def test_too_many_labels_are_noticed_at_once():
+def test_stops_at_too_many_labels():
     def endless():
         number = 0
         while True:

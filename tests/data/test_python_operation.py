@@ -48,7 +48,7 @@ def values(dataset):
     return [value.item() for (value,) in dataset.as_numpy_iterator()]
 
 
-def test_arrays_go_in_and_come_out():
+def test_takes_and_returns_arrays():
     def sums(rows, names):
         return rows.max(axis=1), np.array([name.upper() for name in names], object)
 
@@ -61,7 +61,7 @@ def test_arrays_go_in_and_come_out():
     assert names.numpy().tolist() == [b"A", b"B"]
 
 
-def test_a_pipeline_with_it_can_be_saved(tmp_path):
+def test_a_pipeline_can_be_saved(tmp_path):
     dataset = in_pipeline(lambda number: number * 2)
     options = tf.data.Options()
     options.experimental_symbolic_checkpoint = True
@@ -75,7 +75,7 @@ def test_a_pipeline_with_it_can_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
-def test_an_error_comes_out_with_its_message_and_nothing_is_locked(threads):
+def test_an_error_keeps_its_message_and_locks_nothing(threads):
     def fail(number):
         if number == 3:
             raise ValueError("a.txt is not UTF-8")
@@ -89,7 +89,7 @@ def test_an_error_comes_out_with_its_message_and_nothing_is_locked(threads):
     assert values(in_pipeline(lambda number: number, threads=threads)) == list(range(10))
 
 
-def test_several_run_at_the_same_time():
+def test_calls_run_in_parallel():
     together = threading.Barrier(2, timeout=30)
 
     def meet(number):
@@ -101,7 +101,7 @@ def test_several_run_at_the_same_time():
     assert [int(first) for (first,), (_,) in pairs] == list(range(10))
 
 
-def test_one_may_run_another():
+def test_calls_can_be_nested():
     inner = in_pipeline(lambda number: number, number=4)
     assert values(in_pipeline(lambda number: number + sum(values(inner)), threads=2)) == [6 + n for n in range(10)]
 
@@ -119,7 +119,7 @@ ENDINGS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("ending", "sent", "status"), ENDINGS)
-def test_the_program_ends_with_its_own_status(ending, sent, status):
+def test_the_program_exits_with_its_own_status(ending, sent, status):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
     program = ForkedProgram(
         [sys.executable, "-c", PROGRAM + ending],

@@ -20,7 +20,7 @@ def uncased(shared):
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 @pytest.mark.parametrize("split", ["train", "predict"])
 @pytest.mark.parametrize("sequence_length, stride", [(128, 64), (384, 128)])
-def test_features_equal_the_golden_ones(shared, uncased, monkeypatch, version, split, sequence_length, stride):
+def test_features_equal_those_of_the_original(shared, uncased, monkeypatch, version, split, sequence_length, stride):
     monkeypatch.setattr("keras_bert.data.tokenized_questions._CHUNK_SIZE", 30)  # so that there are several
     folder = shared / "golden" / "squad"
     name = f"v{version}_{split}_uncased_len{sequence_length}_stride{stride}_features.jsonl.gz"
@@ -55,7 +55,7 @@ def test_an_answer_without_tokens_keeps_its_words(uncased):
     assert tokenized.windows.labels.tolist() == [[5, 4]]
 
 
-def test_a_question_without_a_context_is_a_window_without_one(uncased):
+def test_an_empty_context_gives_a_window(uncased):
     questions = [
         SquadQuestion(str(i), "Where?", text, (), False, None, None) for i, text in enumerate(["", "a b", " "])
     ]
@@ -65,12 +65,12 @@ def test_a_question_without_a_context_is_a_window_without_one(uncased):
     assert tokenized.words.tolist() == [0, 1]
 
 
-def test_there_must_be_questions(uncased):
+def test_refuses_no_questions(uncased):
     with pytest.raises(ValueError, match="no questions"):
         tokenize_questions([], BertQuestionPreprocessor(uncased, 32, 8, 8))
 
 
-def test_what_cannot_be_trained_on_is_refused(uncased):
+def test_refuses_questions_that_cannot_be_trained_on(uncased):
     preprocessor = BertQuestionPreprocessor(uncased, 32, 8, 8)
     unplaced = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, None, None)
     with pytest.raises(ValueError, match=r"question 'q1' has no first_word .* read_squad\(path, to_train=True\)"):

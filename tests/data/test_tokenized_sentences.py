@@ -23,7 +23,7 @@ def numbers_of_words():
 
 
 @pytest.mark.parametrize("documents", [None, DOCUMENTS])
-def test_every_word_has_its_label_once(preprocessor, documents):
+def test_each_word_has_its_label_once(preprocessor, documents):
     labels = numbers_of_words()
     tokenized = tokenize_sentences(SENTENCES, preprocessor, labels, documents)
     inputs, of_tokens = tokenized.windows.batch(np.arange(len(tokenized.windows)))
@@ -49,7 +49,7 @@ def test_a_document_is_one_sequence(preprocessor):
     assert len(apart.windows) > len(together.windows)
 
 
-def test_chunks_are_put_together(preprocessor, monkeypatch):
+def test_concatenates_chunks(preprocessor, monkeypatch):
     whole = tokenize_sentences(SENTENCES, preprocessor, numbers_of_words())
     monkeypatch.setattr("keras_bert.data.tokenized_sentences._CHUNK_SIZE", 2)
     parts = tokenize_sentences(SENTENCES, preprocessor, numbers_of_words())
@@ -58,7 +58,7 @@ def test_chunks_are_put_together(preprocessor, monkeypatch):
     np.testing.assert_array_equal(parts.word_positions, whole.word_positions)
 
 
-def test_what_does_not_fit_is_refused(preprocessor):
+def test_refuses_labels_and_documents_of_other_lengths(preprocessor):
     with pytest.raises(ValueError, match="no sentences"):
         tokenize_sentences([], preprocessor)
     with pytest.raises(ValueError, match="sentence 1 has 2 words and 1 labels"):

@@ -5,7 +5,7 @@ import pytest
 from keras_bert.io.remote_paths import look_up_each, matching_files
 
 
-def test_a_name_with_characters_of_patterns_is_a_name_first(tmp_path):
+def test_a_path_that_exists_is_not_a_pattern(tmp_path):
     for name in ("a[1]*.txt", "a1.txt", "b.txt"):
         (tmp_path / name).write_text("night\n")
     assert matching_files([str(tmp_path / "a[1]*.txt")]) == [str(tmp_path / "a[1]*.txt")]
@@ -18,7 +18,7 @@ def test_a_name_with_characters_of_patterns_is_a_name_first(tmp_path):
         matching_files([str(tmp_path)])
 
 
-def test_look_ups_wait_at_the_same_time_and_come_in_order():
+def test_looks_up_in_parallel_and_keeps_the_order():
     barrier = threading.Barrier(3, timeout=10)
 
     def look_up(path):
@@ -28,6 +28,6 @@ def test_look_ups_wait_at_the_same_time_and_come_in_order():
     assert look_up_each(look_up, ["a", "c", "b"]) == ["A", "C", "B"]
 
 
-def test_an_error_of_a_look_up_is_raised():
+def test_raises_the_error_of_a_look_up():
     with pytest.raises(ZeroDivisionError):
         look_up_each(lambda number: 1 // number, [1, 0])

@@ -6,7 +6,7 @@ from absl import logging
 from keras_bert.io.row_errors import BadRowError, BadRows, quotation
 
 
-def test_the_first_bad_row_is_an_error():
+def test_raises_an_error_for_the_first_row():
     bad_rows = BadRows()
     with pytest.raises(BadRowError, match=r"^train.tsv, line 7: the label is empty; correct the row, or") as caught:
         bad_rows.report("train.tsv", 7, "the label is empty")
@@ -19,7 +19,7 @@ def test_the_error_survives_pickling():
     assert (str(error), error.line, error.reason) == ("a.tsv, line 2: why", 2, "why")
 
 
-def test_skipped_rows_are_counted_once_in_all_passes():
+def test_counts_skipped_rows_once_over_all_passes():
     bad_rows = BadRows(skip=True)
     for _ in range(3):
         bad_rows.report("a.tsv", 2, "why")
@@ -29,7 +29,7 @@ def test_skipped_rows_are_counted_once_in_all_passes():
     assert bad_rows.count_by_file == {"a.tsv": 2, "b.tsv": 1}
 
 
-def test_only_the_first_rows_are_logged(monkeypatch):
+def test_logs_only_the_first_rows(monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda message, *values: logged.append(message % values))
     bad_rows = BadRows(skip=True)

@@ -30,7 +30,7 @@ def tokens_of(sentences):
     ("split", "sentences", "tokens", "found"),
     [("train", 3394, 62730, 1975), ("dev", 1009, 15733, 836), ("test", 1287, 23394, 1079)],
 )
-def test_wnut_17(shared, split, sentences, tokens, found):
+def test_reads_wnut_17(shared, split, sentences, tokens, found):
     read = list(read_conll(shared / "data" / "ner" / "wnut17" / f"{split}.conll", scheme="IOB2"))
     assert len(read) == sentences
     assert sum(len(sentence.tokens) for sentence in read) == tokens
@@ -52,21 +52,21 @@ def test_columns_are_counted_from_both_ends(write, separator):
 
 
 @pytest.mark.parametrize("separator", ["\t", " "])
-def test_nothing_is_stripped_from_tokens(write, separator):
+def test_tokens_are_not_stripped(write, separator):
     path = write("".join(f"{token}{separator}O\n" for token in ["first", *HOSTILE]))
     assert next(iter(read_conll(path))).tokens == ("first", *HOSTILE)
     path = write("".join(f"{token}\n" for token in ["first", *HOSTILE]))
     assert next(iter(read_conll(path, tag_column=None))).tokens == ("first", *HOSTILE)
 
 
-def test_a_tab_leaves_spaces_inside_of_tokens(write):
+def test_tokens_of_tab_separated_columns_keep_spaces(write):
     path = write("New York \t B-place\nis\tO\n")
     assert next(iter(read_conll(path))) == TaggedSentence(("New York", "is"), ("B-place", "O"), 0, 1)
 
 
 @pytest.mark.parametrize("name", ["train.conll", "train.conll.gz"])
 @pytest.mark.parametrize("blank", ["", "\t", "  ", "\t \t"])
-def test_sentences_are_the_same_whatever_the_line_ends(write, blank, name):
+def test_sentences_are_independent_of_line_ends(write, blank, name):
     content = f"{blank}\n\na\tO\nb\tO\n{blank}\n\nc\tO"
     for form in (content, content + "\n", "\ufeff" + content.replace("\n", "\r\n"), content + f"\n{blank}\n\n"):
         path = write(gzip.compress(form.encode()) if name.endswith("gz") else form, name)
@@ -74,7 +74,7 @@ def test_sentences_are_the_same_whatever_the_line_ends(write, blank, name):
         assert [(s.tokens, s.line) for s in sentences] == [(("a", "b"), 3), (("c",), 7)]
 
 
-def test_documents_are_those_that_are_marked(write):
+def test_numbers_documents_by_their_marks(write):
     marked = write(
         "-DOCSTART- -X- O O\n\na O x O\n\nb O x O\n\n-DOCSTART- -X- O O\nc O x O\n-DOCSTART- (1)\n\nd O x O\n"
     )
@@ -90,7 +90,7 @@ def test_documents_are_those_that_are_marked(write):
     assert tokens_of(read_conll(marked)) == ["a", "b", "c", "d"]
 
 
-def test_comments_are_what_the_caller_says(write):
+def test_skips_comments_on_request(write):
     path = write("# id = 1\n# text = a\n1\ta\tNN\n2\t#\tNN\n# 3\tNN\tX\n\n# id = 2\n1\tb\tNN\n")
     sentences = list(read_conll(path, token_column=1, comment_prefix="# "))
     assert [(s.tokens, s.line) for s in sentences] == [(("a", "#", "NN"), 3), (("b",), 8)]
@@ -116,7 +116,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "message"), BAD)
-def test_a_bad_line_is_named_with_its_place(write, line, message):
+def test_an_invalid_line_is_reported_with_its_number(write, line, message):
     path = write(b"a\tO\n\nb\tO\n" + line + b"\n\nd\tO\n")
     with pytest.raises(BadRowError, match=message) as caught:
         list(read_conll(path, scheme="IOB2"))
@@ -125,7 +125,7 @@ def test_a_bad_line_is_named_with_its_place(write, line, message):
     assert tokens_of(read_conll(path, scheme="IOB2", bad_rows=bad_rows)) == ["a", "d"]
 
 
-def test_each_bad_line_counts_once_and_the_sentence_is_left_out(write):
+def test_skips_sentences_with_invalid_lines(write):
     bad = b"\n".join(line for line, _ in BAD)
     path = write(b"a\tO\n\n" + bad + b"\nb\tO\n\n-DOCSTART-\tO\n\n" + bad + b"\n\nc\tO\n\nd\tO")
     bad_rows = BadRows(skip=True)
@@ -136,7 +136,7 @@ def test_each_bad_line_counts_once_and_the_sentence_is_left_out(write):
 
 
 @pytest.mark.parametrize("line", ["1\t-DOCSTART-\tO", "1 -DOCSTART-(2) O", " 1 -DOCSTART- O"])
-def test_a_mark_is_no_token_in_another_column(write, line):
+def test_refuses_a_document_mark_in_another_column(write, line):
     path = write(f"1 a O\n\n{line}\n\n1 b O\n")
     with pytest.raises(BadRowError, match=r"line 3: the token '-DOCSTART-.*, in column 1, starts with -DOCSTART-, "):
         list(read_conll(path, token_column=1))
@@ -146,7 +146,7 @@ def test_a_mark_is_no_token_in_another_column(write, line):
     assert tokens_of(read_conll(write("a -DOCSTART- O\n"))) == ["a"]  # in a column that is not asked for
 
 
-def test_columns_that_are_not_there(write):
+def test_refuses_missing_columns(write):
     path = write("a\nb\n")
     with pytest.raises(BadRowError, match=r"line 1: has 1 column, so columns 0 and -1 are the same"):
         list(read_conll(path))
@@ -157,12 +157,12 @@ def test_columns_that_are_not_there(write):
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "-DOCSTART-\tO\n\n", "\t\n"])
-def test_a_file_without_tokens(write, content):
+def test_refuses_a_file_without_tokens(write, content):
     with pytest.raises(ValueError, match="has no tokens"):
         list(read_conll([write(content), write("a\tO\n", "more.conll")]))
 
 
-def test_a_file_of_which_nothing_is_left(write):
+def test_refuses_a_file_without_valid_sentences(write):
     with pytest.raises(ValueError, match="has no usable row"):
         list(read_conll(write("a\tx\n"), scheme="IOB2", bad_rows=BadRows(skip=True)))
 
@@ -175,7 +175,7 @@ def test_a_file_of_which_nothing_is_left(write):
         ({"comment_prefix": ""}, "at least one character"),
     ],
 )
-def test_wrong_arguments_are_known_at_once(write, arguments, message):
+def test_checks_arguments_at_once(write, arguments, message):
     with pytest.raises(ValueError, match=message):
         read_conll(write("a\tO\n"), **arguments)
     with pytest.raises(FileNotFoundError):
@@ -183,7 +183,7 @@ def test_wrong_arguments_are_known_at_once(write, arguments, message):
 
 
 @pytest.mark.parametrize("documents", [[0, 1, 2], [0, 0, 1], [3, 4, 4], [7, 7, 7]])
-def test_what_is_written_is_read_again(tmp_path, documents):
+def test_reads_what_it_writes(tmp_path, documents):
     tokens = ("first", *HOSTILE)
     sentences = [TaggedSentence(tokens, ("B-a b",) * len(tokens), document, 1) for document in documents]
     path = tmp_path / "predictions.conll"
@@ -194,7 +194,7 @@ def test_what_is_written_is_read_again(tmp_path, documents):
     assert ("-DOCSTART-" in path.read_text().split("\t")[0]) == (len({*documents}) < 3)
 
 
-def test_wnut_17_is_written_as_it_was(shared, tmp_path):
+def test_writes_wnut_17_unchanged(shared, tmp_path):
     source = shared / "data" / "ner" / "wnut17" / "dev.conll"
     write_conll(tmp_path / "dev.conll", read_conll(source))
     assert (tmp_path / "dev.conll").read_bytes().strip(b"\n") == source.read_bytes().strip(b"\n")
@@ -218,14 +218,14 @@ def test_wnut_17_is_written_as_it_was(shared, tmp_path):
         ((), (), "tokens and a tag for each"),
     ],
 )
-def test_what_could_not_be_read_again_is_not_written(tmp_path, tokens, tags, message):
+def test_refuses_to_write_ambiguous_lines(tmp_path, tokens, tags, message):
     path = tmp_path / "predictions.conll"
     with pytest.raises(ValueError, match=message):
         write_conll(path, [TaggedSentence(("a",), ("O",), 0, 1), TaggedSentence(tokens, tags, 1, 3)])
     assert not path.exists()
 
 
-def test_what_is_there_is_not_overwritten(tmp_path):
+def test_overwrites_only_on_request(tmp_path):
     sentences = [TaggedSentence(("a",), ("O",), 0, 1)]
     write_conll(tmp_path / "a.conll", sentences)
     with pytest.raises(FileExistsError):

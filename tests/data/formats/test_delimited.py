@@ -29,7 +29,7 @@ def write(tmp_path, content, name="rows.tsv"):
     return path
 
 
-def test_columns_are_found_by_name(tmp_path):
+def test_finds_columns_by_name(tmp_path):
     path = write(tmp_path, "id\tlabel\ttext\n1\tx\tone\n2\ty\ttwo\n")
     assert list(read_columns(path, ["text", "label"])) == [(2, ["one", "x"]), (3, ["two", "y"])]
     assert list(read_columns(path, ["text", "text"])) == [(2, ["one", "one"]), (3, ["two", "two"])]
@@ -43,7 +43,7 @@ def test_tsv_has_no_quoting(tmp_path):
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_csv_gives_back_what_was_written(tmp_path, line_end):
+def test_csv_round_trip(tmp_path, line_end):
     texts = [*HOSTILE, "two\nlines", "two\r\nlines", "a,\rb", '"\n",\n', "\n\n\n", "x" * 200_000]
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator=line_end)
@@ -55,7 +55,7 @@ def test_csv_gives_back_what_was_written(tmp_path, line_end):
     ]
 
 
-def test_csv_rows_are_named_by_the_line_on_which_they_begin(tmp_path):
+def test_csv_rows_have_the_line_on_which_they_start(tmp_path):
     path = write(tmp_path, 'text,label\n"one\nand\nmore",1\n"two",2\n\nthree,3\n', "rows.csv")
     assert [(line, values[1]) for line, values in read_columns(path, ["text", "label"], "csv")] == [
         (2, "1"),
@@ -64,7 +64,7 @@ def test_csv_rows_are_named_by_the_line_on_which_they_begin(tmp_path):
     ]
 
 
-def test_empty_lines_are_values_only_in_a_single_column(tmp_path):
+def test_empty_lines_are_values_only_of_a_single_column(tmp_path):
     assert list(read_columns(write(tmp_path, "text\na\n\nb\n"), ["text"])) == [(2, ["a"]), (3, [""]), (4, ["b"])]
     assert list(read_columns(write(tmp_path, "text\tlabel\na\t1\n\n"), ["text"])) == [(2, ["a"])]
     assert list(read_columns(write(tmp_path, 'text\n\n""\n'), ["text"], "csv")) == [(3, [""])]
@@ -76,7 +76,7 @@ def test_files_without_a_header(tmp_path):
 
 
 @pytest.mark.parametrize("file_format, separator", [("tsv", b"\t"), ("csv", b",")])
-def test_bad_rows(tmp_path, file_format, separator):
+def test_invalid_rows(tmp_path, file_format, separator):
     path = write(tmp_path, b"x,y\n1,2,3\n4\n\xff,1\na\0b,1\nfine,7\n".replace(b",", separator))
     with pytest.raises(BadRowError, match=r"rows.tsv, line 2: has 3 columns instead of 2 \(x, y\); correct the row"):
         list(read_columns(path, ["x"], file_format))
@@ -112,24 +112,24 @@ def test_bad_rows(tmp_path, file_format, separator):
         (b"text\nb\n", "xlsx", r"unknown file_format 'xlsx'; formats with columns are \['csv', 'tsv'\]"),
     ],
 )
-def test_unusable_files(tmp_path, content, file_format, message):
+def test_refuses_unusable_files(tmp_path, content, file_format, message):
     with pytest.raises(ValueError, match=message):
         list(read_columns(write(tmp_path, content), ["text"], file_format, BadRows(skip=True)))
 
 
-def test_the_header_says_early_what_is_wrong(tmp_path):
+def test_reads_and_checks_the_header(tmp_path):
     assert read_header(write(tmp_path, '"a\nb",c\n1,2\n'), "csv") == ["a\nb", "c"]
     with pytest.raises(ValueError, match="has no rows"):
         read_header(write(tmp_path, "text\tlabel\n"))
 
 
-def test_a_quote_that_is_not_closed_is_never_skipped(tmp_path):
+def test_an_unclosed_quote_is_never_skipped(tmp_path):
     path = write(tmp_path, 'text,label\na,1\n"b,2\nc,3\nd,4\n', "rows.csv")
     with pytest.raises(BadRowError, match=r"rows.csv, line 3: a quote is not closed where it should be"):
         list(read_columns(path, ["text"], "csv", BadRows(skip=True)))
 
 
-def test_a_stray_quote_costs_its_own_row(tmp_path):
+def test_a_stray_quote_makes_only_its_row_invalid(tmp_path):
     path = write(tmp_path, 'text,label\n"a "word" b",1\nc,2\ne\rf,3\n"d', "rows.csv")
     with pytest.raises(BadRowError, match=r"line 2: is not valid CSV .*is a quote within quotes not doubled"):
         list(read_columns(path, ["text"], "csv"))
@@ -138,7 +138,7 @@ def test_a_stray_quote_costs_its_own_row(tmp_path):
     assert bad_rows.count == 3
 
 
-def test_random_csv_files_are_read_as_the_csv_module_reads_them(tmp_path):
+def test_random_csv_files_equal_the_csv_module(tmp_path):
     generator = random.Random(5)
     for _ in range(200):
         content = "x,y\n" + "".join(generator.choices('ab,"\n\r\u2028', k=40)) + "\n1,2\n"

@@ -6,7 +6,7 @@ from keras_bert.data.formats.json_lines import read_objects
 from keras_bert.io.row_errors import BadRowError, BadRows
 
 
-def test_objects_and_their_lines(tmp_path):
+def test_reads_objects_with_their_lines(tmp_path):
     objects = [{"text": 'tab \t line\nquote " \u2028 😀'}, {}, {"a": [1, {"b": None}]}]
     path = tmp_path / "rows.jsonl"
     for ascii_only in (True, False):
@@ -31,7 +31,7 @@ def test_objects_and_their_lines(tmp_path):
         (b'{"text": "\0"}', "holds a NUL character"),
     ],
 )
-def test_bad_rows(tmp_path, line, reason):
+def test_invalid_rows(tmp_path, line, reason):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"text": "good"}\n' + line + b"\n")
     with pytest.raises(BadRowError, match=f"rows.jsonl, line 2: .*{reason}"):
@@ -42,7 +42,7 @@ def test_bad_rows(tmp_path, line, reason):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
-def test_no_rows(tmp_path, content):
+def test_refuses_a_file_without_rows(tmp_path, content):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"rows.jsonl has no rows"):

@@ -11,7 +11,7 @@ ROWS = [
 ]
 
 
-def test_tsv(tmp_path):
+def test_writes_tsv(tmp_path):
     path = tmp_path / "predictions.tsv"
     assert write_predictions(path, iter(ROWS)) == 2
     columns = ["line", "label", "probability of good"]
@@ -21,7 +21,7 @@ def test_tsv(tmp_path):
     ]
 
 
-def test_json_lines(tmp_path):
+def test_writes_json_lines(tmp_path):
     path = tmp_path / "predictions.jsonl"
     rows = [*ROWS, {"line": 2, "label": "a\u2028\t\"'", "probabilities": {"bad": 0, "good": 1}}]
     assert write_predictions(path, rows) == 3
@@ -29,7 +29,7 @@ def test_json_lines(tmp_path):
     assert [json.loads(line) for line in path.read_text().splitlines()] == rows
 
 
-def test_other_kinds_of_labels(tmp_path):
+def test_writes_lists_and_numbers(tmp_path):
     rows = [{"line": 0, "label": ["a", "b"]}, {"line": 1, "label": []}]
     write_predictions(tmp_path / "several.tsv", rows, label_separator="|")
     assert (tmp_path / "several.tsv").read_text() == "line\tlabel\n0\ta|b\n1\t\n"
@@ -53,13 +53,13 @@ def test_other_kinds_of_labels(tmp_path):
         ([{"line": 0, "label": "\ud800"}], "surrogates not allowed"),
     ],
 )
-def test_what_cannot_be_written_leaves_nothing(tmp_path, rows, message):
+def test_invalid_predictions_leave_no_file(tmp_path, rows, message):
     with pytest.raises(ValueError, match=message):
         write_predictions(tmp_path / "predictions.tsv", rows)
     assert not list(tmp_path.iterdir())
 
 
-def test_refusals_come_before_the_first_row(tmp_path):
+def test_checks_the_path_before_the_first_row(tmp_path):
     def rows():
         pytest.fail("no row may be asked for")
         yield

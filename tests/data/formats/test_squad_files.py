@@ -30,7 +30,7 @@ def write(tmp_path):
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 @pytest.mark.parametrize("split", ["train", "predict"])
-def test_examples_equal_the_golden_ones(shared, version, split):
+def test_examples_equal_those_of_the_original(shared, version, split):
     folder = shared / "golden" / "squad"
     bad_rows = BadRows(skip=True)
     questions = list(read_squad(folder / f"v{version}_{split}.json", version, split == "train", bad_rows))
@@ -49,12 +49,12 @@ def test_examples_equal_the_golden_ones(shared, version, split):
     assert bad_rows.count == (1 if split == "train" else 0)
 
 
-def test_an_answer_is_found_by_its_words(write):
+def test_finds_the_words_of_an_answer(write):
     question = next(iter(read_squad(write(entry(answer="built in 1066", start=15)), to_train=True)))
     assert (question.first_word, question.last_word) == (3, 5)
 
 
-def test_the_first_of_several_answers_is_trained_on(write):
+def test_trains_on_the_first_of_several_answers(write):
     several = entry()
     several["answers"].insert(0, {"text": "The", "answer_start": 0})
     question = next(iter(read_squad(write(several), to_train=True)))
@@ -93,7 +93,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad, message", BAD)
-def test_a_bad_question_is_named(write, bad, message):
+def test_an_invalid_question_is_reported(write, bad, message):
     path = write(entry("q0"), bad, indent=1)
     with pytest.raises(BadRowError, match=message) as caught:
         list(read_squad(path, to_train=True))
@@ -101,7 +101,7 @@ def test_a_bad_question_is_named(write, bad, message):
     assert str(path) in str(caught.value)
 
 
-def test_bad_questions_are_skipped_and_counted_once(write):
+def test_skips_invalid_questions_and_counts_them_once(write):
     bad_rows = BadRows(skip=True)
     questions = read_squad(write(entry("q0"), *(bad for bad, _ in BAD)), to_train=True, bad_rows=bad_rows)
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_bad_questions_are_skipped_and_counted_once(write):
     assert bad_rows.count == len(BAD)
 
 
-def test_a_question_to_evaluate_on_needs_an_answer_under_version_1(write):
+def test_a_question_to_evaluate_on_needs_an_answer_in_version_1(write):
     path = write(entry("q0"), entry("q1", is_impossible=True), entry("q2", answers=[]))
     bad_rows = BadRows(skip=True)
     assert [question.id for question in read_squad(path, bad_rows=bad_rows, to_evaluate=True)] == ["q0"]
@@ -119,21 +119,21 @@ def test_a_question_to_evaluate_on_needs_an_answer_under_version_1(write):
         list(read_squad(path, to_evaluate=True))
 
 
-def test_a_context_that_utf8_cannot_encode_is_a_bad_row(tmp_path):
+def test_a_context_that_is_not_utf8_is_reported(tmp_path):
     path = tmp_path / "train.json"
     path.write_bytes(b'{"data": [{"paragraphs": [{"context": "a \xff b", "qas": [{"id": "q", "question": "?"}]}]}]}')
     with pytest.raises(BadRowError, match=r"line 1: question 1 .*'context' holds .* bytes that are not UTF-8"):
         list(read_squad(path))
 
 
-def test_a_bad_question_has_the_line_of_its_id(write):
+def test_an_invalid_question_has_the_line_of_its_id(write):
     path = write(*(entry(f"q{number}", answer="1067" if number == 7 else "1066") for number in range(9)), indent=1)
     line = next(number for number, text in enumerate(path.read_text().split("\n"), 1) if '"q7"' in text)
     with pytest.raises(BadRowError, match=f"line {line}: question 8"):
         list(read_squad(path, to_train=True))
 
 
-def test_an_id_that_is_there_twice_is_named_with_its_line(write):
+def test_a_repeated_id_is_reported_with_its_line(write):
     path = write(entry("q1"), entry("q2"), entry("q1"), indent=1)
     line = [number for number, text in enumerate(path.read_text().split("\n"), 1) if '"q1"' in text][1]
     with pytest.raises(BadRowError, match=rf"line {line}: question 3 .* an earlier question has the same id 'q1'"):
@@ -153,21 +153,21 @@ def test_an_id_that_is_there_twice_is_named_with_its_line(write):
         ("[" * 100_000, "nested too deeply"),
     ],
 )
-def test_another_form_is_refused(tmp_path, content, message):
+def test_refuses_other_formats(tmp_path, content, message):
     path = tmp_path / "train.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         list(read_squad(path))
 
 
-def test_what_cannot_be_read_is_known_at_once(tmp_path, write):
+def test_checks_arguments_at_once(tmp_path, write):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         read_squad(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="version must be one of"):
         read_squad(write(entry()), version="2")
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_reads_what_it_writes(tmp_path):
     path = tmp_path / "new" / "squad.json"
     contexts = ["Ünder the\u2028house", "On it"]
     articles = [
@@ -185,7 +185,7 @@ def test_what_is_written_is_read(tmp_path):
     assert [question.context for question in read_squad(path)] == contexts[:1]
 
 
-def test_nothing_is_written_of_no_articles_or_of_some(tmp_path):
+def test_an_error_leaves_no_file(tmp_path):
     def articles():
         yield {}
         raise ValueError("the second is bad")

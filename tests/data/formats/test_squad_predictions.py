@@ -27,7 +27,7 @@ def uncased(shared):
         for windows in ("len128_stride64", "len128_stride64_ties", "len384_stride128")
     ],
 )
-def test_predictions_equal_the_golden_ones(shared, uncased, tmp_path, name):
+def test_predictions_equal_those_of_the_original(shared, uncased, tmp_path, name):
     folder = shared / "golden" / "squad"
     version = name[1:4]
     sequence_length, stride = (384, 128) if "len384" in name else (128, 64)
@@ -78,7 +78,7 @@ def test_a_question_without_any_span(one_question):
 
 
 @pytest.mark.parametrize("threshold, answer", [(-0.1, ""), (0.0, "Paris"), (5.0, "Paris")])
-def test_the_threshold_decides_whether_a_question_is_impossible(one_question, threshold, answer):
+def test_the_threshold_decides_which_questions_are_impossible(one_question, threshold, answer):
     logits = np.array([[3.0, 0, 0, 1, 3, 0]], "float32")
     tokenized, tokenizer = one_question
     predictions = answer_questions(tokenized, logits, logits, tokenizer, "2.0", null_threshold=threshold)

@@ -38,7 +38,7 @@ def codah_row(*endings, category="o", prompt="She", label="1"):
 
 
 @pytest.mark.parametrize("name", ["val.csv", "val.csv.gz"])
-def test_swag(write, name):
+def test_reads_swag(write, name):
     rows = [swag_row(), swag_row(1, 'She says: "Hi,\nyou."', "", "0"), swag_row(2, "", "He", "3")]
     questions = list(read_swag(write([SWAG_COLUMNS, *rows], name)))
     assert questions == [
@@ -48,13 +48,13 @@ def test_swag(write, name):
     ]
 
 
-def test_swag_without_labels(write):
+def test_reads_swag_without_labels(write):
     path = write([SWAG_COLUMNS[:-1], swag_row()[:-1]])
     assert [question.label for question in read_swag(path)] == [None]
 
 
 @pytest.mark.parametrize("number", [2, 3, 12])
-def test_any_number_of_endings_in_their_order(write, number):
+def test_reads_any_number_of_endings_in_order(write, number):
     names = sorted(f"ending{place}" for place in range(number))
     path = write([["label", *names, "sent2", "sent1"], [number - 1, *names, "She", "a"]])
     question = next(iter(read_swag(path)))
@@ -72,7 +72,7 @@ def test_any_number_of_endings_in_their_order(write, number):
         (["sent1", "sent2", "ending0", "ending1", "label", "label"], "several columns with the name 'label'"),
     ],
 )
-def test_columns_that_are_not_there(write, columns, message):
+def test_refuses_missing_columns(write, columns, message):
     with pytest.raises(ValueError, match=message):
         read_swag(write([columns, ["a"] * len(columns)]))
 
@@ -88,14 +88,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changed", "message"), BAD)
-def test_a_bad_row_is_named_with_its_line(write, changed, message):
+def test_an_invalid_row_is_reported_with_its_line(write, changed, message):
     path = write([SWAG_COLUMNS, swag_row(sent2="a\nb"), swag_row(**changed), swag_row()])
     with pytest.raises(BadRowError, match=message) as caught:
         list(read_swag(path))
     assert (caught.value.file, caught.value.line) == (str(path), 5)  # the row before has two line ends in it
 
 
-def test_bad_rows_are_skipped_and_counted_once(write):
+def test_skips_invalid_rows_and_counts_them_once(write):
     bad_rows = BadRows(skip=True)
     rows = [swag_row(), *(swag_row(**changed) for changed, _ in BAD), swag_row()]
     questions = read_swag(write([SWAG_COLUMNS, *rows]), bad_rows)
@@ -104,7 +104,7 @@ def test_bad_rows_are_skipped_and_counted_once(write):
     assert bad_rows.count == len(BAD)
 
 
-def test_codah(shared):
+def test_reads_codah(shared):
     questions = list(read_codah(shared / "data" / "swag_like" / "codah.tsv"))
     assert [question.line for question in questions] == list(range(1, 2777))
     assert {len(question.choices) for question in questions} == {4}
@@ -116,7 +116,7 @@ def test_codah(shared):
 
 
 @pytest.mark.parametrize("label", ["", "-1", "?"])
-def test_labels_of_questions_to_predict_are_not_looked_at(tmp_path, label):
+def test_ignores_labels_of_questions_to_predict(tmp_path, label):
     swag, codah = tmp_path / "test.csv", tmp_path / "test.tsv"
     swag.write_text(f"sent1,sent2,ending0,ending1,label\na,b,c,d,{label}\n")
     codah.write_text(f"o\ta\tb\tc\td\te\t{label}\n")
@@ -141,7 +141,7 @@ def test_codah_has_no_quoting(write):
         ("category\tprompt\ta\tb\tc\td\tlabel\n", "the label must be .* got 'label'"),
     ],
 )
-def test_a_bad_row_of_codah(write, row, message):
+def test_an_invalid_row_of_codah(write, row, message):
     path = write(codah_row() + row + codah_row(), "codah.tsv")
     with pytest.raises(BadRowError, match=message) as caught:
         list(read_codah(path))
@@ -152,7 +152,7 @@ def test_a_bad_row_of_codah(write, row, message):
 
 
 @pytest.mark.parametrize("read", [read_swag, read_codah])
-def test_files_that_are_not_there_or_empty(write, read, tmp_path):
+def test_refuses_missing_and_empty_files(write, read, tmp_path):
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="has no"):

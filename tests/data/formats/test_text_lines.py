@@ -26,14 +26,14 @@ def test_only_a_first_byte_order_mark_is_dropped(tmp_path):
     assert decoded(path) == ["\ufeffa", "\ufeffb"]
 
 
-def test_gzip(tmp_path):
+def test_reads_gzip(tmp_path):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress("a\r\nü\n".encode()))
     assert decoded(path) == ["a", "ü"]
 
 
 @pytest.mark.parametrize("cut", [3, -4])
-def test_a_broken_gzip_file_is_named(tmp_path, cut):
+def test_refuses_a_damaged_gzip_file(tmp_path, cut):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress(b"a\nb\n" * 1000)[:cut])
     with pytest.raises(ValueError, match=r"lines.txt.gz is not a complete gzip file"):
@@ -52,12 +52,12 @@ def test_a_broken_gzip_file_is_named(tmp_path, cut):
         (b"a\0b\n", "holds a NUL character at position 2"),
     ],
 )
-def test_lines_that_are_no_text(line, message):
+def test_refuses_lines_that_are_not_text(line, message):
     with pytest.raises(ValueError, match=message):
         decode_line(line)
 
 
-def test_utf_16_and_lines_without_end_are_refused(tmp_path, monkeypatch):
+def test_refuses_utf_16_and_endless_lines(tmp_path, monkeypatch):
     path = tmp_path / "lines.txt"
     path.write_bytes("text\tlabel\n".encode("utf-16"))
     with pytest.raises(ValueError, match=r"lines.txt is UTF-16; save it as UTF-8"):
@@ -68,14 +68,14 @@ def test_utf_16_and_lines_without_end_are_refused(tmp_path, monkeypatch):
         decoded(path)
 
 
-def test_missing_files_are_named(tmp_path):
+def test_refuses_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing.txt"):
         decoded(tmp_path / "nothing.txt")
     with pytest.raises(FileNotFoundError, match="is a folder"):
         decoded(tmp_path)
 
 
-def test_the_place_in_a_file(tmp_path):
+def test_tracks_the_position_in_a_file(tmp_path):
     text = "\ufeffa\r\nü\n\nb".encode()
     path = tmp_path / "lines.txt"
     path.write_bytes(text)
@@ -89,7 +89,7 @@ def test_the_place_in_a_file(tmp_path):
     assert place.bytes_read == packed.stat().st_size
 
 
-def test_other_encodings():
+def test_decodes_other_encodings():
     assert decode_line("中文\r\n".encode("gb18030"), "gb18030") == "中文"
     with pytest.raises(ValueError, match="is not GB18030: byte 3 of the line and 13 of the file, 0xff"):
         decode_line("中".encode("gb18030") + b"\xff\n", "gb18030", offset=10)

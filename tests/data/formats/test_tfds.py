@@ -75,7 +75,7 @@ def by_title(examples):
         ("score", [0.0, 0.5, 1.0, 1.5, 2.0]),
     ],
 )
-def test_labels_of_every_kind(folder, column, labels):
+def test_reads_all_kinds_of_labels(folder, column, labels):
     examples = read_tfds("local_reviews", "train", ("review", "title"), column, folder)
     assert list(examples) == list(examples)
     assert by_title(examples) == [
@@ -85,7 +85,7 @@ def test_labels_of_every_kind(folder, column, labels):
     assert {type(example["label"]) for example in examples} == {type(labels[0])}
 
 
-def test_parts_of_splits_versions_and_indices(folder):
+def test_reads_parts_of_splits_versions_and_indices(folder):
     whole = list(read_tfds("local_reviews:1.2.0", "train", "review", data_dir=str(folder), index_column="stars"))
     assert {example["index"]: example["text"] for example in whole} == dict(enumerate(TEXTS))
     parts = ["train[:40%]", "train[2:]"]
@@ -110,12 +110,12 @@ def test_parts_of_splits_versions_and_indices(folder):
         ("train", {"index_column": "score"}, "the feature 'score' of local_reviews must be integers"),
     ],
 )
-def test_what_is_not_there_is_noticed_before_reading(folder, split, arguments, message):
+def test_checks_splits_and_features_at_once(folder, split, arguments, message):
     with pytest.raises(ValueError, match=message):
         read_tfds("local_reviews", split, **{"text_columns": "review", "data_dir": folder, **arguments})
 
 
-def test_examples_that_cannot_be_used_are_named(folder):
+def test_invalid_examples_are_reported(folder):
     with pytest.raises(ValueError, match=r"local_reviews/1.2.0, unlabelled, example 1: has no label: -1 is not"):
         list(read_tfds("local_reviews", "unlabelled", "review", "opinion", folder))
     with pytest.raises(ValueError, match=r"local_reviews/1.2.0, garbled, example 1: 'utf-8' codec can't decode"):
@@ -135,7 +135,7 @@ def test_nothing_is_downloaded(tmp_path, monkeypatch, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_versions_and_configurations_that_are_there_are_named(tmp_path):
+def test_lists_the_prepared_versions_and_configurations(tmp_path):
     for version in ("1.9.0", "1.10.0"):
         (tmp_path / "glue" / "rte" / version).mkdir(parents=True)
         (tmp_path / "glue" / "rte" / version / "features.json").touch()
@@ -148,7 +148,7 @@ def test_versions_and_configurations_that_are_there_are_named(tmp_path):
         read_tfds("glue/sst2", "train", "sentence", data_dir=tmp_path)
 
 
-def test_the_latest_version_is_read(folder, tmp_path):
+def test_reads_the_latest_version(folder, tmp_path):
     (tmp_path / "local_reviews").mkdir()
     for version in ("1.9.0", "1.10.0"):
         (tmp_path / "local_reviews" / version).symlink_to(folder / "local_reviews" / "1.2.0")
@@ -158,7 +158,7 @@ def test_the_latest_version_is_read(folder, tmp_path):
     assert len(list(read_tfds("local_reviews", "train", "review", data_dir=tmp_path))) == 5
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_names_the_missing_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ImportError, match="pip install tensorflow-datasets importlib_resources"):
         read_tfds("local_reviews", "train", "review")
@@ -201,7 +201,7 @@ def write_raw_mrpc(root):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", GLUE_TASKS.values(), ids=lambda task: task.name)
-def test_glue_is_the_same_as_from_its_files(tmp_path, monkeypatch, task):
+def test_glue_equals_its_files(tmp_path, monkeypatch, task):
     # tensorflow_datasets' own GLUE builder, which finds its downloads on the disk: its label names are the real ones.
     folder = write_glue_files(task, tmp_path)
     downloaded = write_raw_mrpc(tmp_path) if task.name == "mrpc" else folder / "diagnostic.tsv"
@@ -218,7 +218,7 @@ def test_glue_is_the_same_as_from_its_files(tmp_path, monkeypatch, task):
         assert all(("index" in example) == (split in task.test_splits) for example in prepared)
 
 
-def test_glue_that_is_not_prepared(tmp_path):
+def test_refuses_unprepared_glue_tasks(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/mnli' is missing, or not prepared"):
         read_glue_tfds("mnli", "dev_matched", Path(tmp_path))
     with pytest.raises(ValueError, match="GLUE has no task 'snli'"):
