@@ -213,7 +213,7 @@ def test_a_failed_export_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_classifier_of_ids_alone_cannot_be_exported(tmp_path):
-    with pytest.raises(ValueError, match="needs a preprocessor"):
+    with pytest.raises(ValueError, match="has no preprocessor"):
         toy_classifier(preprocessor=None).export(tmp_path / "1")
     assert list(tmp_path.iterdir()) == []
 
