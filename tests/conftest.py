@@ -2,8 +2,6 @@
 
 import gc
 import os
-import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -39,28 +37,3 @@ def minilm() -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
         pytest.skip(str(error))
-
-
-@pytest.fixture
-def strict_matplotlib(monkeypatch):
-    """Turns warnings, such as those about missing glyphs, into errors, and forbids pyplot with its global state."""
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """List of the matplotlib figures that were saved."""
-    from matplotlib.figure import Figure
-
-    written = []
-    save = Figure.savefig
-
-    def savefig(self, *args, **kwargs):
-        written.append(self)
-        return save(self, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", savefig)
-    return written

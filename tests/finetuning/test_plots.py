@@ -1,4 +1,6 @@
 import itertools
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +14,27 @@ from keras_bert.finetuning.plots import draw_confusion_matrix, draw_training_cur
 LOSS_BLUE = np.array([31, 119, 180]) / 255  # tab:blue
 
 
-pytestmark = pytest.mark.usefixtures("strict_matplotlib")
+@pytest.fixture(autouse=True)
+def strict_matplotlib(monkeypatch):
+    """Turns warnings, such as those about missing glyphs, into errors, and forbids pyplot with its global state."""
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """List of the matplotlib figures that were saved."""
+    written = []
+    save = Figure.savefig
+
+    def savefig(self, *args, **kwargs):
+        written.append(self)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return written
 
 
 def is_png(path):
