@@ -146,12 +146,12 @@ class TextModel(keras.Model):
                 f"{type(self).__name__} takes texts (a dict or DataFrame with {forms}), or ids (a dict with token_ids, "
                 f"segment_ids and padding_mask); got {what}"
             )
-        self.require_preprocessor()
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
                 f"texts are tokenized by TensorFlow, and the Keras backend is {keras.backend.backend()}: set "
                 "KERAS_BACKEND=tensorflow, or pass ids, a dict with token_ids, segment_ids and padding_mask"
             )
+        self.require_preprocessor()
         return columns
 
     def _checked_ids(self, x: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -57,8 +57,31 @@ def main(golden, weights_file):
         composed.save(f"{weights_file}.composed.keras")
         again = _padded(keras.models.load_model(f"{weights_file}.composed.keras"))
         assert all(np.array_equal(again[name], one[name]) for name in one)
+    _train_on_ids(encoder, ids)
     assert "tensorflow" not in sys.modules
     print(largest)
+
+
+def _train_on_ids(encoder, ids):
+    """Trains, evaluates and predicts by Keras on ids; texts need TensorFlow."""
+    import keras
+
+    import keras_bert
+
+    classifier = keras_bert.BertClassifier(encoder, ["no", "yes"], seed=1)
+    classifier.compile(keras.optimizers.Adam(1e-3))
+    rows = len(ids["token_ids"])
+    labels = ["no", "yes"] * (rows // 2) + ["no"] * (rows % 2)
+    history = classifier.fit(ids, labels, epochs=2, verbose=0, class_weight={"no": 2.0}, validation_data=(ids, labels))
+    assert np.isfinite(history.history["val_loss"]).all()
+    assert classifier.predict(ids, verbose=0).shape == (rows, 2)
+    for method in (lambda: classifier.fit(["a text"], ["no"]), lambda: classifier.predict(["a text"])):
+        try:
+            method()
+        except ValueError as error:
+            assert "texts are tokenized by TensorFlow" in str(error)
+        else:
+            raise AssertionError("texts were taken")
 
 
 def _composed_encoders():
