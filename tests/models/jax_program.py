@@ -72,9 +72,8 @@ def _train_on_ids(encoder, ids):
     classifier.compile(keras.optimizers.Adam(1e-3))
     rows = len(ids["token_ids"])
     labels = ["no", "yes"] * (rows // 2) + ["no"] * (rows % 2)
-    history = classifier.fit(ids, labels, epochs=2, verbose=0, class_weight={"no": 2.0}, validation_data=(ids, labels))
-    assert np.isfinite(history.history["val_loss"]).all()
-    assert classifier.predict(ids, verbose=0).shape == (rows, 2)
+    history = classifier.fit(ids, labels, verbose=0, class_weight={"no": 2.0})
+    assert np.isfinite(history.history["loss"]).all()
     for method in (lambda: classifier.fit(["a text"], ["no"]), lambda: classifier.predict(["a text"])):
         try:
             method()
