@@ -22,6 +22,7 @@ from keras_bert.training.step import TrainStep
 from keras_bert.training.strategy import any_worker, describe_strategy, get_worker, make_strategy
 from tests.toys import toy_classifier, toy_reviews
 from tests.training.embedding_model import BATCH, make_dataset, make_model
+from tests.training.tiny_model import HAS_FLOAT16
 from tests.training.two_terms import TwoTerms
 
 # Even and uneven batches, and one with fewer rows than there are replicas.
@@ -184,8 +185,9 @@ def collect_results(strategy):
     add("two_terms", train(make_step(strategy, make_two_terms), two_terms_batches(worker, num_workers)))
     step = make_step(strategy, make_two_terms, gradient_accumulation_steps=accumulation)
     add("uneven_shards", train(step, uneven_shards(worker, num_workers)))
-    step = make_step(strategy, make_two_terms, "mixed_float16", gradient_accumulation_steps=accumulation)
-    add("float16", train(step, two_terms_batches(worker, num_workers, OVERFLOWING), num_calls=len(BATCH_SIZES)))
+    if HAS_FLOAT16:
+        step = make_step(strategy, make_two_terms, "mixed_float16", gradient_accumulation_steps=accumulation)
+        add("float16", train(step, two_terms_batches(worker, num_workers, OVERFLOWING), num_calls=len(BATCH_SIZES)))
     step = make_step(strategy, toy_classifier, seed=1)
     for number, trained in enumerate(train_twice(step, classifier_batches(step.model, worker, num_workers), 2)):
         add(f"dropout/{number}", trained)

@@ -9,9 +9,12 @@ from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer, TrainingDiverged, TrainingInterrupted
 from keras_bert.training.trainer_settings import TrainerSettings
 from tests.training.test_step import difference
-from tests.training.tiny_model import TinyModel, tiny_batches
+from tests.training.tiny_model import HAS_FLOAT16, TinyModel, tiny_batches
 
 STEPS = 12
+
+
+needs_float16 = pytest.mark.skipif(not HAS_FLOAT16, reason="oneDNN is limited to instructions without float16")
 
 
 def make_trainer(folder, model=None, **arguments):
@@ -117,6 +120,7 @@ def test_names_the_variable_with_a_nonfinite_gradient(tmp_path):
         trainer.train(tiny_batches())
 
 
+@needs_float16
 def test_float16_skips_an_overflow_and_lowers_the_loss_scale(tmp_path):
     trainer = make_trainer(tmp_path / "run", TinyModel("mixed_float16"), log_every=1)
     scale = trainer._step.loss_scale
@@ -131,6 +135,7 @@ def test_float16_skips_an_overflow_and_lowers_the_loss_scale(tmp_path):
     assert all(np.isfinite(weight).all() for weight in weights_of(trainer))
 
 
+@needs_float16
 def test_resumes_the_loss_scale(tmp_path):
     answers = iter([True])
     first = make_trainer(tmp_path / "run", TinyModel("mixed_float16"), should_stop=lambda: next(answers))
@@ -142,6 +147,7 @@ def test_resumes_the_loss_scale(tmp_path):
     assert float(second._step.loss_scale.factor) == 4.0
 
 
+@needs_float16
 def test_float16_stops_if_no_loss_scale_helps(tmp_path):
     model = TinyModel("mixed_float16")
     model.dense.bias.assign([float("nan"), 0.0])
