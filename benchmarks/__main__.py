@@ -121,11 +121,7 @@ def parse_peers(peers):
 
 
 def compare(programs, values):
-    """Runs the programs round by round, prints the table, and writes the figures of every round.
-
-    Raises:
-        SystemExit: If a program fails, after printing the table of the finished rounds.
-    """
+    """Runs the programs round by round, prints the table, and writes the figures of every round."""
     from keras_bert.io.atomic_write import atomic_text_file
 
     finished, problem = [], None

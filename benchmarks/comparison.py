@@ -18,21 +18,13 @@ class ProgramError(Exception):
 
 
 def parse_figures(line):
-    """Reads figures such as `train 474 ms` from a line; ignores the program's name and what is in parentheses.
-
-    >>> parse_figures("theirs: train 79.4 ex/s, infer 3.9e2 ex/s (2000 examples, 20 s), accuracy 79.0 %")
-    {'train ex/s': 79.4, 'infer ex/s': 390.0, 'accuracy %': 79.0}
-    """
+    """Reads figures such as `train 474 ms` from a line; ignores the program's name and what is in parentheses."""
     line = re.sub(r"\([^()]*\)", " ", line.partition(": ")[2] or line)
     return {f"{name} {unit}": float(number) for name, number, unit in _FIGURE.findall(line)}
 
 
 def format_figures(program, figures, remark=""):
-    """Formats figures as the line that `parse_figures` reads.
-
-    >>> format_figures("keras_bert", {"train ms": 312.437, "accuracy %": 90.0}, "2 rows")
-    'keras_bert: train 312.4 ms, accuracy 90.00 % (2 rows)'
-    """
+    """Formats figures as the line that `parse_figures` reads."""
     parts = []
     for figure, value in figures.items():
         name, unit = figure.split()
@@ -63,11 +55,7 @@ def run_program(program, command, timeout=None):
 
 
 def run_rounds(programs, num_rounds, timeout=None, report=print):
-    """Runs {program: command} one after the other, `num_rounds` times; yields {program: figures} after each round.
-
-    Raises:
-        ProgramError: If a program fails, or has no figure in common with the first one.
-    """
+    """Runs {program: command} one after the other, `num_rounds` times; yields {program: figures} after each round."""
     ours = next(iter(programs))
     for number in range(1, num_rounds + 1):
         found = {}
@@ -80,12 +68,7 @@ def run_rounds(programs, num_rounds, timeout=None, report=print):
 
 
 def comparison_table(rounds, ours):
-    """Formats medians over the rounds, and the speedup of `ours` over the other programs, round by round.
-
-    Args:
-        rounds: List of {program: figures}.
-        ours: The program that the others are compared with.
-    """
+    """Formats medians over the rounds, and the speedup of `ours` over the other programs, round by round."""
     programs = list(rounds[0])
     width = max(map(len, programs)) + 4
     columns = f"{'median':>10}{'min':>10}{'max':>10}"

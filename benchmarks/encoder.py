@@ -68,11 +68,7 @@ def make_training_step(ids, labels, precision, arguments):
 def count_training_flops(
     batch_size, sequence_length, vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
 ):
-    """Counts the floating-point operations of a training step's matrix products, from ids to pooled output.
-
-    >>> round(1e-9 * count_training_flops(16, 128, **MINILM))
-    138
-    """
+    """Counts the floating-point operations of a training step's matrix products, from ids to pooled output."""
     num_tokens = batch_size * sequence_length
     layer = num_tokens * hidden_size * (4 * hidden_size + 2 * intermediate_size + 2 * sequence_length)
     pooler = batch_size * hidden_size**2

@@ -37,15 +37,7 @@ def make_optimizer(num_train_steps):
 
 
 def time_trainer(model, examples, plan, num_warm_up_steps, num_steps):
-    """Returns the time of `num_steps` training steps by the Trainer, after the steps that trace.
-
-    Args:
-        model: A head.
-        examples: `TokenizedExamples` with labels.
-        plan: `BatchPlan` of their lengths.
-        num_warm_up_steps: Steps that are not measured.
-        num_steps: Steps that are measured.
-    """
+    """Returns the time of `num_steps` training steps by the Trainer, after the steps that trace."""
     from keras_bert.data.batching import training_batches
     from keras_bert.training import RunDirectory, Trainer, TrainerSettings
 

@@ -47,13 +47,7 @@ class ModeSettings(Settings):
 
 
 def define_settings(settings_classes, values, defaults=None):
-    """Defines a flag for each setting, which are checked together when the command line is parsed.
-
-    Args:
-        settings_classes: subclasses of `Settings`, no two with a setting of the same name.
-        values: `absl.flags.FlagValues`.
-        defaults: dict of setting to a default of the program's own, or None.
-    """
+    """Defines a flag for each setting, which are checked together when the command line is parsed."""
     for settings_class in settings_classes:
         for field in dataclasses.fields(settings_class):
             _define_flag(field, kinds(settings_class)[field.name], values, (defaults or {}).get(field.name))
@@ -95,16 +89,7 @@ def _define_flag(field, kind, values, default):
 
 
 def read_flags(settings_class, values, saved=None):
-    """Builds a dataclass of settings from its flags.
-
-    Args:
-        settings_class: a subclass of `Settings`.
-        values: parsed `absl.flags.FlagValues`.
-        saved: the configuration of the run whose model is used, which gives the settings without a flag; or None.
-
-    Raises:
-        ValueError: if a value is not allowed.
-    """
+    """Builds a dataclass of settings from its flags."""
     saved = settings_class.recorded(saved or {})
     arguments = {}
     for field in dataclasses.fields(settings_class):
@@ -151,17 +136,7 @@ def _check_effects(settings, values, modes):
 
 
 def fine_tuning_program(name, task_class, **defaults):
-    """The functions of a program that fine-tunes a task.
-
-    Args:
-        name: its name.
-        task_class: a `FineTuningTask` with `from_settings`.
-        **defaults: the program's own defaults of flags.
-
-    Returns:
-        Three functions: `define_flags` (not on import, so that one process can import several programs), `run`, which
-        takes parsed flags and returns what `fine_tune` does, and `main`, which runs the command line.
-    """
+    """Returns `define_flags`, `run` and `main` of a program that fine-tunes a task; `defaults` are of its flags."""
     settings_class = task_class.settings_class
 
     def define(values=flags.FLAGS):

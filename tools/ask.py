@@ -21,11 +21,7 @@ def define_flags(values=flags.FLAGS):
 
 
 def classify(saved_model, messages):
-    """Returns the label of each message and its probability.
-
-    Raises:
-        ValueError: If the folder holds no SavedModel of a classifier of single texts, or a message is not UTF-8.
-    """
+    """Returns the label of each message and its probability."""
     for message in messages:
         try:
             message.encode()

@@ -24,11 +24,7 @@ _MAX_TITLE_LENGTH = 80
 
 
 def load_model(checkpoint, preset, max_seq_length=None):
-    """Loads a `BertEncoder` and its `BertPreprocessor` from a checkpoint or preset; the other one is None.
-
-    Raises:
-        FileNotFoundError, ValueError: If there is no such model, it has no vocabulary, or too few positions.
-    """
+    """Loads a `BertEncoder` and its `BertPreprocessor` from a checkpoint or preset; the other one is None."""
     from keras_bert.models.pretrainer import BertPretrainer
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.weights.preset_names import resolve_preset
@@ -58,14 +54,7 @@ def choose_layers(given, num_layers):
 
 
 def compute_attention(encoder, preprocessor, texts, layers):
-    """Computes the attention weights of one or two texts.
-
-    Returns:
-        `Attention` without padding, and the number of tokens that were truncated.
-
-    Raises:
-        ValueError: If a text has no tokens, or there are more weights than a page can hold.
-    """
+    """Computes the attention weights of one or two texts."""
     tokenizer = preprocessor.tokenizer
     for flag, text, length in zip(("--text", "--text_b"), texts, tokenizer.tokenize(texts).row_lengths(), strict=False):
         if not length:

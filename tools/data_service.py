@@ -52,19 +52,7 @@ def define_flags():
 
 
 def start_service(values):
-    """Starts the dispatcher, unless there is one elsewhere, and the workers.
-
-    Args:
-        values: The flags.
-
-    Returns:
-        Address of the dispatcher, and the list of servers, each of which stops when it is garbage-collected.
-
-    Raises:
-        ConnectionError: if the dispatcher elsewhere does not answer.
-        OSError: if a port is in use, or the servers cannot be restricted to this machine.
-        ValueError: if the address of the dispatcher is malformed, or the workers would be unreachable from there.
-    """
+    """Starts the dispatcher, unless there is one elsewhere, and the workers."""
     if values.dispatcher is None:
         _check_port_is_free("port", values.port)
     import tensorflow as tf

@@ -142,18 +142,7 @@ def open_features(values, output_format, layers, hidden_size):
 
 
 def extract_file(extractor, rows, write, values, report_line):
-    """Writes the features of all texts, chunk by chunk.
-
-    Args:
-        extractor: `BertFeatureExtractor`.
-        rows: Iterator of `tools.prediction_files.Row`, as from `read_texts`.
-        write: Function of a list of line numbers and the features of as many texts.
-        values: Flags `unit`, `word_pooling` and `batch_size`.
-        report_line: Called with the number of each chunk's last line.
-
-    Returns:
-        The number of texts, and how many of them were truncated.
-    """
+    """Writes the features of all texts, chunk by chunk."""
     from tools.prediction_files import read_chunk
 
     length, has_vector_per_text = extractor.preprocessor.sequence_length, values.unit == "text"

@@ -38,15 +38,6 @@ def open_json_lines(path, unit, layers):
 
     For units of a text, each object has `linex_index` and `features`, a list of `token` and `layers`; for --unit=text
     it has `linex_index` and `layers`. `layers` is a list of `index` and `values`.
-
-    Args:
-        path: File to write; compressed if its name ends in `.gz`.
-        unit: "wordpieces", "words" or "text".
-        layers: The values of `index`.
-
-    Yields:
-        A function of a list of line numbers, from 1, and the features of as many texts: a list of `TextFeatures`, or a
-        float array [texts, layers, hidden]. It raises ValueError for numbers that are not finite.
     """
 
     def format_layers(vectors):  # [layers, hidden]
@@ -77,22 +68,6 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
 
     The columns are `line` (int64, the line on which the text begins, from 1); for wordpieces `position` (int32, from 0)
     and `token`, for words `number` (int32, from 0) and `word`; and the vectors, of type fixed_size_list.
-
-    Args:
-        path: File to write.
-        unit: "wordpieces", "words" or "text".
-        vector_columns: {column name: vector size}, one column, or one per layer.
-        dtype: "float32" or "float16".
-        settings: Written as JSON under the key `keras_bert` of the file's metadata.
-        overwrite: Whether to replace an existing file.
-
-    Yields:
-        A function as that of `open_json_lines`; vectors are [..., size], or [..., layers, hidden] with several columns.
-        Each call writes one row group.
-
-    Raises:
-        FileExistsError: If the file exists and `overwrite` is false.
-        ValueError: If pyarrow is not installed.
     """
     pa, parquet = import_pyarrow()
     names = _UNIT_COLUMNS.get(unit, ())

@@ -60,14 +60,6 @@ def predict_rows(rows, predict, batching):
 
     Rows are read in chunks, and each chunk is sorted by length, so that its batches hold little padding. The next chunk
     is read while one is computed; at most two are in memory.
-
-    Args:
-        rows: Iterator of `tools.prediction_files.Row`.
-        predict: Function from a list of `Row.texts` to a list of predictions.
-        batching: `Batching`. With a chunk size up to the batch size, rows are not reordered.
-
-    Yields:
-        `(row, prediction)`.
     """
     from tools.prediction_files import read_chunk
 
@@ -116,24 +108,7 @@ def _restore_order(chunk, batches, futures):
 
 
 def predict_file(signature, source, target, text_columns, keep_columns, bad_rows, batching, progress=False):
-    """Writes the predictions for every row of a file.
-
-    Args:
-        signature: `tools.serving_signature.ServingSignature`.
-        source: Path and format of the input, as for `read_rows`.
-        target: Path and format of the output, as for `open_table`.
-        text_columns: Columns of `signature.inputs`, as for `read_rows`.
-        keep_columns: Columns of the input that are copied to the output.
-        bad_rows: `BadRows` that invalid rows are reported to.
-        batching: `Batching`.
-        progress: Whether to show a progress bar on standard error; None shows one on a terminal.
-
-    Returns:
-        The number of rows written.
-
-    Raises:
-        ValueError: If the output format can hold none of the predictions.
-    """
+    """Writes the predictions for every row of a file."""
     from tqdm import tqdm
 
     from tools.prediction_files import count_lines, open_table, read_rows
@@ -174,20 +149,7 @@ def choose_predictions(signature, file_format):
 
 
 def choose_columns(inputs, given, file_format):
-    """Chooses the file columns that hold a model's texts.
-
-    Args:
-        inputs: {input name: bool}, whether a row has several texts of it.
-        given: Items of --columns: `input=column`, or only the column for a model with one input.
-        file_format: Format of the input file.
-
-    Returns:
-        A column name for each input, or a tuple of names for an input with several texts. The default is the input's
-        own name.
-
-    Raises:
-        ValueError: If the columns do not fit the model or the file.
-    """
+    """Chooses the file columns that hold a model's texts."""
     if file_format == "txt":
         if list(inputs.values()) != [False]:
             names = " and ".join(inputs)

@@ -32,23 +32,10 @@ class Row(NamedTuple):
 
 
 def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
-    """Reads a file of texts row by row.
+    """Reads a file of texts row by row; yields `Row`s.
 
-    Args:
-        path: File to read; decompressed if its name ends in `.gz`.
-        file_format: "tsv", "csv", "jsonl", or "txt", where each line is a text, empty lines included.
-        text_columns: A column name for each input, or a tuple of names for an input that takes several texts per row;
-            a tuple of one name stands for a column of lists. Ignored for "txt".
-        kept_columns: Columns that are copied to the output.
-        bad_rows: `BadRows` that rows with errors are reported to.
-
-    Yields:
-        `Row`.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file has no rows, no valid rows, or lacks a column.
-        BadRowError: On an invalid row, unless `bad_rows` skips it.
+    `text_columns` has a column name for each input, or a tuple of names for an input that takes several texts per row;
+    a tuple of one name stands for a column of lists.
     """
     columns = [name for names in text_columns for name in ([names] if isinstance(names, str) else names)]
     is_empty = True
@@ -135,19 +122,7 @@ def count_lines(path):
 
 @contextlib.contextmanager
 def open_table(path, file_format, columns):
-    """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error.
-
-    Args:
-        path: File to write, compressed if its name ends in `.gz`; "-" is standard output.
-        file_format: "jsonl", "csv", or "tsv", which has no quoting. In CSV and TSV, lists of str are joined by commas.
-        columns: Names of the columns.
-
-    Yields:
-        A function that writes a row, given a list of str, numbers, None or lists of str; for "jsonl" any JSON values.
-
-    Raises:
-        ValueError: If two columns have the same name; from the function, if TSV cannot hold a value.
-    """
+    """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error."""
     duplicates = sorted({name for name in columns if columns.count(name) > 1})
     if duplicates:
         raise ValueError(f"the output would have more than one column named {duplicates[0]!r}: {columns}")

@@ -124,10 +124,6 @@ class ServingSignature:
         inputs: {input name: bool}, whether a row has several texts of that input.
         columns: Names of the predictions with one value per row.
         lists: Names of the predictions with a list per row.
-
-    Raises:
-        OSError: If the folder holds no SavedModel.
-        ValueError: If the model lacks the signature, does not take texts, or does not return a value per row.
     """
 
     def __init__(self, folder):
@@ -151,18 +147,7 @@ class ServingSignature:
         return {name: output.numpy() for name, output in self._serve(**inputs).items()}
 
     def __call__(self, texts, names):
-        """Predicts for one batch.
-
-        Args:
-            texts: {input name: list of str, or of tuples of str for an input that takes several}.
-            names: Predictions to return, from `columns` and `lists`.
-
-        Returns:
-            A list for each row, with its value of each of `names`.
-
-        Raises:
-            ValueError: If an output does not have one value per row.
-        """
+        """Predicts for one batch."""
         inputs, counts = {}, {}
         for name, rows in texts.items():
             if self.inputs[name]:
@@ -179,26 +164,7 @@ class ServingSignature:
 
 
 def map_outputs(outputs, inputs, labels=None):
-    """Maps the outputs of a signature to predictions, by names and shapes.
-
-    Args:
-        outputs: {output name: tf.TensorSpec}.
-        inputs: {input name: bool}, whether a row has several texts of it.
-        labels: Names of the labels in order; None numbers them from 0.
-
-    Returns:
-        {column name: Column} in the order of a table, and {list name: ItemList}.
-
-    Raises:
-        ValueError: If the first axis of an output is not the batch, or the number of labels does not match.
-
-    Example:
-
-    >>> specs = {"probabilities": tf.TensorSpec([None, 2]), "label": tf.TensorSpec([None], tf.string)}
-    >>> columns, lists = map_outputs(specs, {"text": False}, ["bad", "very good"])
-    >>> list(columns), list(lists)
-    (['label', 'probability_bad', 'probability_very good'], [])
-    """
+    """Maps the outputs of a signature to predictions, by names and shapes."""
     for name, spec in outputs.items():
         if not spec.shape.rank or spec.shape[0] is not None:
             raise ValueError(

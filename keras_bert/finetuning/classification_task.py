@@ -42,15 +42,6 @@ class ClassificationTask(FineTuningTask):
     """Base class of the tasks with one output per text or pair.
 
     A subclass computes `metrics` and writes predictions (`write_split`).
-
-    Args:
-        name: for the results.
-        score: the metric that says which model is best, of which more is better.
-        data: the examples, dicts with `text` or `text_a` and `text_b`, and `label`.
-        labels: label names, or None for regression.
-        problem_type: as for `BertClassifier`.
-        is_pair: whether an example has two texts.
-        models_of: as for `FineTuningTask`.
     """
 
     head = CLASSIFIER_HEAD

@@ -38,14 +38,6 @@ def draw_confusion_matrix(
     A cell shows the number of examples, and its color the fraction of the row, the true class. Long names are
     abbreviated in the middle, and a name that no installed font can draw is replaced by the index of its class. Beyond
     100 classes only the colors are drawn: numbers would be illegible and take minutes.
-
-    Args:
-        path: File to write; must end in ".png".
-        confusion_matrix: Counts [true class, predicted class].
-        label_names: Names of the classes.
-
-    Raises:
-        ValueError: If the matrix does not hold the counts of the named classes, or the path does not end in ".png".
     """
     from matplotlib.figure import Figure
 
@@ -82,14 +74,6 @@ def draw_training_curve(path: str | os.PathLike[str], log_records: Iterable[Mapp
 
     Loss and metrics have their own axes. Where a step is logged more than once, as after a resumed run, the last record
     counts. Curves of 100 records and more get a running mean. Values that are missing or not finite are left out.
-
-    Args:
-        path: File to write; must end in ".png".
-        log_records: Records of `log.jsonl`. Used are `{"event": "train", "step": int, "loss": float}` and
-            `{"event": "evaluation", "step": int, "<split>/<metric>": float}`.
-
-    Raises:
-        ValueError: If the path does not end in ".png".
     """
     from matplotlib.figure import Figure
 

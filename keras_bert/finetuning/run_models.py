@@ -19,12 +19,7 @@ RESULTS_NAME = "results.json"
 
 
 def resolve_checkpoint(name: PathLike | None, setting: str = "init_checkpoint") -> Path:
-    """The absolute path of a checkpoint, of a finished run's best model, or of a preset's weights.
-
-    Raises:
-        FileNotFoundError: if there is nothing of that name.
-        ValueError: if the name is None.
-    """
+    """The absolute path of a checkpoint, of a finished run's best model, or of a preset's weights."""
     if name is None:
         raise ValueError(f"training needs initial weights: give {setting}")
     path = Path(name)
@@ -54,12 +49,7 @@ def resolve_checkpoints(recipe: FineTuningRecipe) -> FineTuningRecipe:
 
 
 def find_model(run_dir: Path, init_checkpoint: str | None) -> tuple[Path, Mapping[str, Any]]:
-    """The model that is used without training, and the configuration of the run that trained it ({} if unknown).
-
-    Raises:
-        FileNotFoundError: if neither the run nor the checkpoint has a model.
-        ValueError: if both have one, and they differ.
-    """
+    """The model that is used without training, and the configuration of the run that trained it ({} if unknown)."""
     run = _find_run(run_dir, init_checkpoint)
     if run is None and init_checkpoint is None:
         raise FileNotFoundError(

@@ -28,18 +28,7 @@ def setting(
     repeated: bool = False,
     recorded: bool = True,
 ) -> Any:
-    """Declares a field of a `Settings` class.
-
-    Args:
-        default: the default, or `REQUIRED`.
-        help: one line, shown by the programs' --help.
-        lower, upper: inclusive bounds of a number.
-        choices: allowed strings.
-        check: a predicate of the value and what it demands, such as "must be more than 0".
-        modes: the modes of a program that use the setting; None is all.
-        repeated: whether the flag of a list is repeated instead of comma-separated.
-        recorded: whether a run's configuration holds the setting. It does not for files, of which it has checksums.
-    """
+    """Declares a field of a `Settings` class."""
     metadata = {"help": help, "lower": lower, "upper": upper, "choices": choices, "check": check}
     metadata |= {"modes": modes, "repeated": repeated, "recorded": recorded}
     return dataclasses.field(default=default, metadata=metadata)
@@ -73,10 +62,6 @@ class Settings:
 
     A subclass checks what concerns several settings in its `__post_init__`, after calling this one. The settings in
     `fixed_by_run` cannot differ from those of the run whose model is used.
-
-    Raises:
-        TypeError: if a value has another type than its setting.
-        ValueError: if a value is not allowed; the message begins with the setting's name.
     """
 
     fixed_by_run: typing.ClassVar[tuple[str, ...]] = ()

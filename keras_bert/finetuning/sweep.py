@@ -36,11 +36,6 @@ def run_trials(
 
     `train_trial` returns a dict fit for JSON with `score`, of which more is better. The result has one dict per trial:
     that dict (numbers that are not finite as None), with `learning_rate`, `seed` and `folder` (relative to `run_dir`).
-
-    Raises:
-        FileExistsError: if the folder belongs to a run with another configuration, which a worker also sees that was
-            given other settings than the chief.
-        FileNotFoundError: if a worker does not see the folder that the chief has made.
     """
     # The folder of the whole run is claimed before any trial begins.
     whole = _claim(run_dir, {**configuration, **recipe.configuration()}, strategy)
@@ -99,13 +94,7 @@ def _result(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest score; the first of equals, and one whose score is None last.
-
-    Example:
-
-    >>> best_trial([{"score": 0.5, "seed": 1}, {"score": 0.7, "seed": 2}, {"score": 0.7, "seed": 3}])["seed"]
-    2
-    """
+    """The trial with the highest score; the first of equals, and one whose score is None last."""
     return max(trials, key=lambda trial: -math.inf if trial["score"] is None else trial["score"])
 
 

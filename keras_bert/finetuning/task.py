@@ -27,13 +27,9 @@ Tokenized = TypeVar("Tokenized")
 
 @dataclass(frozen=True)
 class TaskData:
-    """The examples of a task.
+    """The examples of a task: iterables that can be read again, for evaluation and prediction by split.
 
-    Args:
-        train: examples to train on, an iterable that can be read again; or None.
-        evaluation: labelled examples by split. The first split decides which model is best.
-        prediction: examples to predict by split.
-        bad_rows: what the readers report malformed rows to, or None.
+    The first evaluation split decides which model is best. `bad_rows` is what the readers report malformed rows to.
     """
 
     train: Iterable[Any] | None = None

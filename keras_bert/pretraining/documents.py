@@ -32,10 +32,6 @@ def tokenize_documents(lines: Iterable[str], tokenize: Callable[[list[str]], tf.
 
     Source: `create_training_instances` in google-research/bert `create_pretraining_data.py`: a line of white space ends
     a document, a line without tokens is not a sentence, and a document without sentences is left out.
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"], lower_case=True)
-    >>> tokenize_documents(["a b", "b", "", "a"], tokenizer.tokenize)
-    TokenizedDocuments(token_ids=array([4, 5, 5, 4], dtype=int32), documents=[[0, 2, 3], [3, 4]])
     """
     token_ids, documents, position = [np.zeros([0], "int32")], [[0]], 0
     for batch in _batch_lines(lines):

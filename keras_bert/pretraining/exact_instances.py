@@ -43,12 +43,6 @@ def read_exact_documents(paths: Sequence[str], tokenizer: BertTokenizer) -> Toke
     """Reads a corpus like the original: a document continues in the next file unless a blank line ends it.
 
     Carriage returns are removed, also within a line, as TensorFlow's `GFile.readline` does: `alpha\\rbeta` is one word.
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"], lower_case=True)
-    >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
-    >>> _ = path.write_text("a b\\nb\\n\\na")
-    >>> read_exact_documents([str(path)], tokenizer).documents
-    [[0, 2, 3], [3, 4]]
     """
     check_files(paths)
     ranges = [(path, 0, tf.io.gfile.stat(path).length) for path in paths]
@@ -71,12 +65,6 @@ def make_exact_instances(
     Source: `create_training_instances` and `create_masked_lm_predictions` of `create_pretraining_data.py`. With
     `settings.whole_words`, as in the original, wordpieces that start a truncated segment join the last word of the
     segment before. `num_copies` is the original's `dupe_factor`. The next number of `rng` is that of the original.
-
-    >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"]
-    >>> documents = TokenizedDocuments(np.array([5, 6, 7, 8]), [[0, 2, 4]])
-    >>> settings = InstanceSettings(sequence_length=16, max_predictions=2)
-    >>> make_exact_instances(documents, vocabulary, random.Random(1), settings, num_copies=1)[0].token_ids
-    [2, 5, 4, 3, 5, 6, 7, 8, 3]
     """
     masking = _Masking(vocabulary, rng, settings)
     token_ids = documents.token_ids.tolist()

@@ -48,11 +48,6 @@ def choose_segments(
     - "none": One segment of the target length, cut within sentences.
 
     The caller may draw from `rng` between two instances, as the original's masking does.
-
-    >>> documents = [[0, 4, 9], [9, 12]]  # two sentences of 4 and 5 tokens, and one of 3
-    >>> list(choose_segments(documents, 0, InstanceSettings(sequence_length=16), random.Random(1)))
-    [Segments(a_start=0, a_end=4, b_start=9, b_end=12, label=1),
-     Segments(a_start=4, a_end=9, b_start=9, b_end=12, label=1)]
     """
     max_tokens = target = settings.max_text_tokens
     if rng.random() < settings.short_sequence_rate:

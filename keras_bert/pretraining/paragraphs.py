@@ -62,11 +62,6 @@ def detect_layout(lines: Sequence[str], paragraph_end: str = AUTO, hyphens: str 
 
     Hyphens at the ends of wrapped lines come from wrapping if most of the parts after them are not words of the sample
     (`protuber-ances`), and otherwise belong to the words (`drawing-room`). Fewer than ten are kept.
-
-    >>> detect_layout(["It was a dark and", "stormy night; and", "the rain fell."]).paragraph_end
-    'blank_line'
-    >>> detect_layout(["It was a dark night.", "The rain fell."])
-    Layout(paragraph_end='line', width=20, joins_broken_lines=True, drops_hyphens=False)
     """
     lines = [line.strip() for line in lines]
     filled = [line for line in lines if line]
@@ -109,9 +104,6 @@ def join_paragraphs(lines: Iterable[str], paragraph_end: str = AUTO, hyphens: st
     between letters. All white space becomes single spaces. Blank lines separate paragraphs in every layout. Paragraphs
     longer than 262,144 characters are cut at white space. Lines are read in blocks of as many characters, and the
     layout is detected for each full block: a file may contain texts of several layouts.
-
-    >>> list(join_paragraphs(["It was a dark and", "stormy night; and", "the rain fell.", "", "  The  end."]))
-    ['It was a dark and stormy night; and the rain fell.', 'The end.']
     """
     check_layout(paragraph_end, hyphens)
     for group, layout in _group_lines(_detect_layouts(iter(lines), paragraph_end, hyphens)):

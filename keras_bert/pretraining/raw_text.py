@@ -94,28 +94,7 @@ def read_documents(
     spaces, and paragraphs are split into sentences. In memory are one line of the file (at most 64 MiB), one paragraph,
     and a block of 262,144 characters from which the layout is detected; of a JSON Lines file one object.
 
-    Args:
-        paths: Files, decompressed if their names end in `.gz`, or glob patterns.
-        corpus_format: Format of the files. Defaults to `CorpusFormat()`.
-        bad_rows: Policy for lines that are not in the encoding or contain a NUL character, and for JSON objects without
-            text; a paragraph ends there. By default the first one is an error.
-        counts: Counts that are updated while documents are read.
-
-    Returns:
-        An iterator of documents, each a non-empty iterator of sentences without line breaks. A document must be read
-        before the next one is taken.
-
-    Raises:
-        FileNotFoundError: If a file does not exist, or no file matches a pattern.
-        ValueError: On reading, if a file is UTF-16, a damaged gzip file, or has too long a line.
-        BadRowError: On a bad line or object, unless `bad_rows` skips it.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "story.txt"
-    >>> _ = path.write_bytes("\\ufeffIt was a dark and\\r\\nstormy night. Rain\\r\\nfell.\\r\\n".encode())
-    >>> [list(document) for document in read_documents(path)]
-    [['It was a dark and stormy night.', 'Rain fell.']]
+    A document must be read before the next one is taken.
     """
     settings = CorpusFormat() if corpus_format is None else corpus_format
     counts = CorpusCounts() if counts is None else counts

@@ -68,12 +68,7 @@ def _encode(message: str, fields: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 def describe_record(record: bytes) -> dict[str, str | int]:
-    """Returns `record_format`, `sequence_length` and `max_predictions` of a record.
-
-    >>> instances = {name: np.zeros([1, 2]) for name in FEATURE_NAMES["bert"]}
-    >>> describe_record(serialize_records(instances, "models")[0])
-    {'record_format': 'models', 'sequence_length': 2, 'max_predictions': 2}
-    """
+    """Returns `record_format`, `sequence_length` and `max_predictions` of a record."""
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError as error:

@@ -40,10 +40,6 @@ def first_fit(
     `lengths` and `predictions` are the tokens and masked tokens of each instance; a row takes `capacity` tokens,
     `max_instances` instances and `max_predictions` masked tokens. Returns the row of each instance and its offset in
     that row, int64 `[instances]`.
-
-    >>> rows, offsets = first_fit([3, 6, 2, 5], [0, 1, 0, 1], capacity=8, max_instances=4, max_predictions=2)
-    >>> rows.tolist(), offsets.tolist()
-    ([1, 0, 0, 1], [5, 0, 6, 0])
     """
     lengths, predictions = np.asarray(lengths, "int64"), np.asarray(predictions, "int64")
     _check_range("tokens", lengths, 1, capacity, "truncate or split longer instances, or use longer rows")
@@ -111,25 +107,6 @@ def pack_instances(
     - `masked_positions` (in the row, ascending), `masked_labels`, `masked_weights` `[rows, max_predictions]`.
     - `cls_positions`, `next_sentence_labels`, `next_sentence_weights` `[rows, max_instances]`: the start of each
       instance, its label, and 1.
-
-    >>> rows = pack_instances(
-    ...     {
-    ...         "token_ids": np.array([[2, 9, 3], [2, 3, 0]]),
-    ...         "segment_ids": np.array([[0, 0, 1], [0, 0, 0]]),
-    ...         "padding_mask": np.array([[1, 1, 1], [1, 1, 0]]),
-    ...         "masked_positions": np.array([[1], [0]]),
-    ...         "masked_labels": np.array([[8], [0]]),
-    ...         "masked_weights": np.array([[1.0], [0.0]]),
-    ...         "next_sentence_labels": np.array([0, 1]),
-    ...     },
-    ...     sequence_length=6,
-    ...     max_instances=2,
-    ...     max_predictions=1,
-    ... )
-    >>> rows["token_ids"].tolist(), rows["sequence_ids"].tolist(), rows["position_ids"].tolist()
-    ([[2, 9, 3, 2, 3, 0]], [[1, 1, 1, 2, 2, 0]], [[0, 1, 2, 0, 1, 0]])
-    >>> rows["cls_positions"].tolist(), rows["next_sentence_labels"].tolist()
-    ([[0, 3]], [[0, 1]])
     """
     _check_bounds(sequence_length=sequence_length, max_instances=max_instances, max_predictions=max_predictions)
     arrays = _check_instances(instances)
@@ -220,9 +197,6 @@ def predictions_per_row(max_predictions: int) -> int:
     """Returns a maximum number of masked tokens per packed row that does not keep rows from becoming full.
 
     `max_predictions` is that of an instance that fills the row.
-
-    >>> predictions_per_row(77)
-    97
     """
     return math.ceil(_PREDICTION_SLACK * max_predictions)
 

@@ -48,11 +48,6 @@ def split_sentences(paragraph: str, language: str = "en") -> Iterator[str]:
     The library keeps a quotation of several sentences whole, so a speech of a page would be one sentence. Here a
     sentence that starts with a quotation mark is split as if the mark were absent, but not before lowercase letters or
     closing marks: `"No! no!" he cried.` stays whole. Only white space between sentences is lost.
-
-    >>> list(split_sentences('"Hello," said Mr. Smith. "How are you?"'))
-    ['"Hello," said Mr. Smith.', '"How are you?"']
-    >>> list(split_sentences("他说：“你好。”然后走了。", "zh"))
-    ['他说：“你好。”', '然后走了。']
     """
     segment = functools.partial(_load_segment_function(), language)
     for sentence in map(str.strip, _move_opening_marks(_segment_in_windows(paragraph, segment))):

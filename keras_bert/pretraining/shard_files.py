@@ -22,11 +22,7 @@ _PREFIX, _SUFFIX = "pretraining-", ".tfrecord"
 
 
 def instances_path(folder: str, number: int, num_files: int) -> str:
-    """Returns the path of file `number` of `num_files`.
-
-    >>> instances_path("data", 3, 10)
-    'data/pretraining-00003-of-00010.tfrecord'
-    """
+    """Returns the path of file `number` of `num_files`."""
     return os.path.join(folder, f"{_PREFIX}{number:05d}-of-{num_files:05d}{_SUFFIX}")
 
 

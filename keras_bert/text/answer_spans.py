@@ -39,11 +39,6 @@ def find_answer_spans(
     the order of windows, then of starts, then of ends by their logits, and equal logits the order of positions.
 
     Source: `write_predictions` and `_get_best_indexes` in google-research/bert `run_squad.py`.
-
-    Example:
-        >>> masks = tf.constant([[False, True, True]])
-        >>> find_answer_spans(tf.constant([[9.0, 1, 2]]), tf.constant([[9.0, 3, 1]]), masks, masks, [0]).ends.numpy()
-        array([1, 2, 2], dtype=int32)
     """
     num_best = tf.minimum(n_best, tf.shape(start_logits)[1])
     best_starts, starts = tf.math.top_k(start_logits, num_best)  # [windows, best]; ties in the order of positions
@@ -101,15 +96,6 @@ def find_answers(
 
     Source: `write_predictions` in google-research/bert `run_squad.py`. Differs from BERT: an answer reaches from the
     first to the last character of its tokens; `keras_bert.text.final_text` has the original's rule.
-
-    Example:
-        >>> from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-        >>> from keras_bert.text.tokenizer import BertTokenizer
-        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], lower_case=True)
-        >>> prepared, logits = BertQuestionPreprocessor(tokenizer)(["Where"], ["In Paris"]), [[0.0, 0, 0, 1, 5, 0]]
-        >>> answers = find_answers(prepared, tf.constant(["In Paris"]), tf.constant(logits), tf.constant(logits), 2)
-        >>> answers.texts.numpy().tolist(), answers.scores.numpy().tolist()
-        ([[b'Paris', b'In Paris']], [[10.0, 6.0]])
     """
     spans = find_answer_spans(
         start_logits, end_logits, prepared.may_start, prepared.may_end, prepared.rows, n_best, max_answer_length

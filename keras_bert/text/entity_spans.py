@@ -23,13 +23,7 @@ def are_entity_tags(labels: Sequence[str]) -> bool:
 
 
 def find_entities(tag_ids: tf.RaggedTensor, labels: Sequence[str]) -> EntitySpans:
-    """Decodes tags `[texts, (words)]`, indices of entity tags of any scheme, also in invalid sequences.
-
-    Example:
-        >>> spans = find_entities(tf.ragged.constant([[1, 2, 0, 1]]), ["O", "B-place", "I-place"])
-        >>> spans.types.to_list(), spans.first_words.to_list(), spans.last_words.to_list()
-        ([[b'place', b'place']], [[0, 3]], [[1, 3]])
-    """
+    """Decodes tags `[texts, (words)]`, indices of entity tags of any scheme, also in invalid sequences."""
     types = [label[1:].removeprefix("-") or "_" for label in labels]
     type_ids = tf.constant([types.index(name) for name in types])  # labels of one type have one id
     can_continue = tf.constant([label[0] in "IE" for label in labels])

@@ -26,12 +26,6 @@ def final_text(answer: str, words: str, lower_case: bool) -> str:
 
     Returns all of `words` if the tokens are not found in it, or if the characters of both cannot be matched one to one,
     for example because one is decomposed into several letters. Source: `get_final_text`.
-
-    Example:
-        >>> final_text("steve smith", "Steve Smith's", lower_case=True)
-        'Steve Smith'
-        >>> final_text("2½", "(2½)", lower_case=True)
-        '2½'
     """
     tokens = " ".join(_basic_tokens(words, lower_case))
     begin = tokens.find(answer)

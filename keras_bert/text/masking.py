@@ -193,9 +193,6 @@ def predictions_per_sequence(sequence_length: int, rate: float = RATE) -> int:
 
     The README of google-research/bert asks for about `max_seq_length` x `masked_lm_prob`. Its own 20 for rows of 128
     tokens is one more than is ever used.
-
-    >>> predictions_per_sequence(128), predictions_per_sequence(512)
-    (19, 77)
     """
     _check_at_least_one("sequence_length", sequence_length)
     _check_rate(rate)

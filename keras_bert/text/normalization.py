@@ -56,9 +56,6 @@ def clean(texts: tf.Tensor) -> tf.Tensor:
     """Replaces white space by spaces and removes control and format characters, NUL and U+FFFD.
 
     Texts are `[batch]` of valid UTF-8. Source: `_clean_text` in google-research/bert `tokenization.py`.
-
-    >>> clean(tf.constant(["soft\\u00adhyphen\\ttab"])).numpy().tolist()
-    [b'softhyphen tab']
     """
     return tf.strings.regex_replace(tf.strings.regex_replace(texts, _WHITE_SPACE, " "), _REMOVED, "")
 
@@ -68,9 +65,6 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
 
     The 40 capital letters that are new in Unicode 14 (Vithkuqi, and a few of Glagolitic and Latin) are not lower-cased,
     because TensorFlow's tables are those of Unicode 13; the released vocabularies have no such letters.
-
-    >>> lower(tf.constant(["ΟΔΟΣ Élan"])).numpy()[0].decode()
-    'οδος élan'
     """
     # Unicode lower-casing follows the locale of the process: a Turkish one turns "I" into a dotless i. Therefore ASCII
     # letters are lower-cased first, which ignores the locale.
@@ -108,11 +102,6 @@ class TextNormalizer:
     `max_characters_per_word` normalized characters is replaced by a run of letters that exceeds the byte limit
     `maximum_bytes_per_word` of the WordPiece tokenizer, so that it becomes `[UNK]`. `special_tokens_in_text` replaces
     special tokens written in text by their markers.
-
-    Example:
-        >>> normalizer = TextNormalizer(lower_case=True, strip_accents=True)
-        >>> normalizer(tf.constant(["Déjà\\u00a0vu", "ASCII"])).numpy().tolist()
-        [b'deja vu', b'ascii']
     """
 
     def __init__(

@@ -44,12 +44,6 @@ def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNorma
     """Normalizes texts `[batch]` of any bytes as the normalizer does, and tracks the origin of every character.
 
     The texts differ from the normalizer's own only in words that are too long, which are unknown words in both.
-
-    Example:
-        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
-        >>> origins = normalize_with_origins(tf.constant(["dé\\u00adj"]), normalizer)
-        >>> origins.texts.numpy().tolist(), origins.characters.first.numpy().tolist()
-        ([b'dej'], [0, 1, 3])
     """
     batch_size = tf.size(texts, out_type=tf.int64)
     decoded, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
@@ -84,13 +78,6 @@ def spans_in_original(
 
     Returns four int32 tensors `[all tokens]`: first byte, one past the last byte, first character and one past the last
     character of each token in the original text.
-
-    Example:
-        >>> normalizer = normalization.TextNormalizer(lower_case=True, strip_accents=True)
-        >>> origins = normalize_with_origins(tf.constant(["é!"]), normalizer)
-        >>> one, two = tf.ragged.constant([[1]]), tf.ragged.constant([[2]])
-        >>> [part.numpy().tolist() for part in spans_in_original(origins, one, two)]
-        [[2], [3], [1], [2]]
     """
     lengths = _byte_lengths(normalized.characters.codepoints)
     character_of_byte = tf.repeat(tf.range(tf.size(lengths, out_type=tf.int64)), lengths)

@@ -32,12 +32,6 @@ def pack(
 
     Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert `run_classifier.py`; arXiv
     1810.04805, section 3 and figure 2.
-
-    Example:
-        >>> a, b = tf.ragged.constant([[5, 6, 7, 8]]), tf.ragged.constant([[9, 9]])
-        >>> packed = pack(a, b, cls_id=2, sep_id=3, pad_id=0, sequence_length=8)
-        >>> packed["token_ids"].numpy().tolist(), packed["segment_ids"].numpy().tolist()
-        ([[2, 5, 6, 7, 3, 9, 9, 3]], [[0, 0, 0, 0, 0, 1, 1, 1]])
     """
     check_pad_to(pad_to)
     check_sequence_length(sequence_length, pair=segment_b is not None)

@@ -24,10 +24,6 @@ def random_bits(keys: tf.Tensor, purpose: tf.Tensor | int, count: tf.Tensor | in
 
     Any int64 keys `[batch]` and integer purposes of at least 0 give unrelated numbers. A longer row starts with the
     numbers of a shorter one.
-
-    Example:
-        >>> random_bits(tf.constant([1, 2], tf.int64), purpose=0, count=2).numpy().tolist()
-        [[4720248854425330031, 1629287585893752162], [7313295905499269398, 4994587969560392530]]
     """
     increment = tf.constant(_INCREMENT, tf.uint64)
     purpose = tf.cast(purpose, tf.uint64)

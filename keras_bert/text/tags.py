@@ -13,13 +13,7 @@ _ENTITY_TAG = re.compile(r"[BIES](-.+)?|O", re.DOTALL)
 
 
 def check_tag(tag: str, scheme: str) -> None:
-    """Raises a ValueError unless a tag is printable and belongs to a scheme.
-
-    >>> check_tag("B-creative-work", "IOB2")
-    >>> check_tag("S-person", "IOB2")
-    Traceback (most recent call last):
-    ValueError: 'S-person' is not an IOB2 tag; allowed are O, and B-, I- followed by a type
-    """
+    """Raises a ValueError unless a tag is printable and belongs to a scheme."""
     _check_scheme(scheme)
     if not tag or not tag.isprintable():
         raise ValueError(f"a tag must be printable and not empty; got {tag!r}")
@@ -34,9 +28,6 @@ def convert_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
     An entity starts at B- and S-, and also at an I- or E- that cannot continue the entity before it, because there is
     none, it has another type, or E- or S- has ended it. So every tag but O belongs to one entity. These are the rules
     of conlleval (CoNLL-2000 and CoNLL-2003), which seqeval follows unless it is strict.
-
-    >>> convert_tags(["I-place", "I-place", "B-place", "O"], "IOBES")
-    ('B-place', 'E-place', 'S-place', 'O')
     """
     _check_scheme(scheme)
     if scheme == PLAIN:
@@ -55,11 +46,7 @@ def convert_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
 
 
 def find_invalid_tags(tags: Sequence[str], scheme: str) -> list[int]:
-    """Finds the tags of one sentence that differ from the scheme's encoding of their entities; plain tags never do.
-
-    >>> find_invalid_tags(["I-place", "I-place", "O"], "IOB2"), find_invalid_tags(["I-place", "I-place", "O"], "IOB1")
-    ([0], [])
-    """
+    """Finds the tags of one sentence that differ from the scheme's encoding of their entities; plain tags never do."""
     if scheme == PLAIN:
         return []
     converted = convert_tags(tags, scheme)
@@ -72,9 +59,6 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     Tags are plain if one of them is neither O nor B, I, E or S with or without a hyphen and a type. They are IOBES if
     there is an E or S. IOB1 and IOB2 have the same tags, and a sentence may be valid in one and invalid in the other:
     the scheme with fewer invalid tags is chosen, and IOB2 on a tie, such as without any entities.
-
-    >>> detect_scheme([["O", "I-place", "I-place"], ["I-person", "O"]]), detect_scheme([["DET", "NOUN"]])
-    ('IOB1', 'plain')
     """
     prefixes: set[str] = set()
     num_invalid = {"IOB2": 0, "IOB1": 0}

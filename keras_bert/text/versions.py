@@ -15,13 +15,6 @@ def check_versions(tensorflow_version: str, tensorflow_text_version: str | None)
 
     tensorflow-text's operations are compiled for one minor version of TensorFlow; under another one, loading them fails
     with a message about an undefined symbol.
-
-    Example:
-        >>> check_versions("2.21.0", "2.21.1")
-        >>> check_versions("2.21.0", "2.20.0")
-        Traceback (most recent call last):
-        ...
-        ImportError: tensorflow 2.21.0 needs a tensorflow-text of the same minor version, at least 2.21.1. Received: ...
     """
     wanted = ".".join(tensorflow_version.split(".")[:2])
     requirement = f"tensorflow-text=={wanted}.*,>={MINIMUM_TENSORFLOW_TEXT}"

@@ -35,25 +35,6 @@ class VocabularyLearner:
 
     Source: BERT's own learner was not released; google-research/bert `README.md` names others instead. The special
     tokens are those of its `vocab.txt`.
-
-    Args:
-        vocab_size: number of entries, special tokens included. Defaults to 30,522, as in BERT's uncased vocabulary.
-        num_unused: number of entries `[unused0]`, `[unused1]`, ... for words to be added later. Defaults to 0;
-            with 99, `[UNK]` has id 100 as in the released vocabularies.
-        limit_alphabet: maximum number of characters that become entries, the most frequent ones. Defaults to None: all.
-        min_frequency: number of times that a pair of wordpieces must occur to be joined. Defaults to 2.
-
-    Raises:
-        ImportError: `tokenizers` is not installed.
-        ValueError: an argument is out of range, or `vocab_size` leaves no room after the special tokens.
-
-    Example:
-        >>> learner = VocabularyLearner(vocab_size=11)
-        >>> learner.learn({"low": 5, "lower": 2, "!": 1})[5:]
-        Traceback (most recent call last):
-        ValueError: vocab_size must be at least 15 for this text: ...
-        >>> VocabularyLearner(vocab_size=17).learn({"low": 5, "lower": 2, "!": 1})[5:]
-        ['!', 'e', 'l', 'o', 'r', 'w', '##e', '##o', '##r', '##w', 'lo', 'low']
     """
 
     def __init__(
@@ -93,18 +74,6 @@ class VocabularyLearner:
         No wordpieces are joined from words beyond the 2^21 most frequent, which bounds the memory to 2.5 GB, and from
         words of more than 256 bytes, which the tokenizer does not accept as entries. Counts of more than 2^30
         characters in all, which would overflow those of the trainer, are divided by one number.
-
-        Args:
-            word_counts: number of occurrences of each word, normalized and split at white space, punctuation and CJK
-                characters.
-
-        Returns:
-            The entries in the order of their ids; fewer than `vocab_size` if the text has no more pairs that occur
-            `min_frequency` times.
-
-        Raises:
-            ValueError: there are no words, a word or count is invalid, or the characters alone need more than
-                `vocab_size` entries; the message names the smallest possible size.
         """
         _check_word_counts(word_counts)
         alphabet = self._select_alphabet(word_counts)
@@ -167,12 +136,7 @@ class VocabularyCoverage(NamedTuple):
 
 
 def measure_coverage(tokenizer: BertTokenizer, word_counts: Mapping[str, int]) -> VocabularyCoverage:
-    """Tokenizes counted words and sums up the result.
-
-    >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
-    >>> measure_coverage(tokenizer, {"playing": 3, "play": 1, "?": 2})
-    VocabularyCoverage(num_words=6, num_wordpieces=9, num_unknown=2)
-    """
+    """Tokenizes counted words and sums up the result."""
     words = list(word_counts)
     num_wordpieces, num_unknown = 0, 0
     for begin in range(0, len(words), _WORDS_PER_BATCH):

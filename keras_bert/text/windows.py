@@ -21,12 +21,6 @@ def split_into_windows(
 
     `window_length` and `stride` (at most `window_length`) are ints or int32 tensors `[rows]`. Returns ragged ids
     `[windows, (tokens)]` and int32 `[windows]`, ascending: the row of each window.
-
-    Example:
-
-    >>> windows, rows = split_into_windows(tf.ragged.constant([[1, 2, 3, 4, 5], [6]]), window_length=3, stride=2)
-    >>> windows.to_list(), rows.numpy().tolist()
-    ([[1, 2, 3], [3, 4, 5], [6]], [0, 0, 1])
     """
     lengths = row_lengths(segment)
     window_length = tf.broadcast_to(window_length, tf.shape(lengths))
@@ -44,11 +38,7 @@ def split_into_windows(
 
 
 def first_tokens_of_windows(rows: tf.Tensor, stride: tf.Tensor | int) -> tf.Tensor:
-    """Computes the index in its row of the first token of each window of `split_into_windows`, int32 `[windows]`.
-
-    >>> first_tokens_of_windows(tf.constant([0, 0, 0, 1]), stride=2).numpy().tolist()
-    [0, 2, 4, 0]
-    """
+    """Computes the index in its row of the first token of each window of `split_into_windows`, int32 `[windows]`."""
     num_rows = tf.reduce_max(tf.concat([rows + 1, [0]], axis=0))
     first_of_row = tf.gather(tf.math.unsorted_segment_min(tf.range(tf.size(rows)), rows, num_rows), rows)
     return (tf.range(tf.size(rows)) - first_of_row) * tf.gather(tf.broadcast_to(stride, [num_rows]), rows)
@@ -59,9 +49,6 @@ def has_max_context(windows: tf.RaggedTensor, first_tokens: tf.Tensor) -> tf.Rag
 
     `first_tokens` is the index of each window's first token among the tokens of all rows, so that a token has the same
     index in all windows that contain it. Source: `_check_is_max_context` of google-research/bert `run_squad.py`.
-
-    >>> has_max_context(tf.ragged.constant([[1, 2, 3], [3, 4, 5]]), tf.constant([0, 2])).to_list()
-    [[True, True, True], [False, True, True]]
     """
     lengths = row_lengths(windows)
     window = tf.cast(windows.value_rowids(), tf.int32)
@@ -87,11 +74,6 @@ def split_pairs_into_windows(
     Of a pair, b is split and a is repeated before each of its windows; an a that leaves b less than half of the room is
     truncated first, as `pack` would. `stride` is the number of tokens between the beginnings of windows, at most a
     whole window; None is half a window. Returns the segments of the windows and the row of each window, ascending.
-
-    Example:
-        >>> a, _, rows = split_pairs_into_windows(tf.ragged.constant([[5, 6, 7, 8, 9]]), None, 6, stride=2)
-        >>> a.to_list(), rows.numpy().tolist()
-        ([[5, 6, 7, 8], [7, 8, 9]], [0, 0])
     """
     if segment_b is None:
         window_length = tf.maximum(sequence_length - ADDED_TO_ONE_SEGMENT, 1)
@@ -133,11 +115,6 @@ def split_questions(
     Questions are truncated to `max_query_length` tokens. The stride is at most a whole window.
 
     Differs from BERT: an empty context is one empty window; the original has none and then no answer to the question.
-
-    Example:
-        >>> windows = split_questions(tf.ragged.constant([[7, 8]]), tf.ragged.constant([[1, 2, 3, 4]]), 8, 2, 2)
-        >>> windows.contexts.to_list(), windows.is_max_context.to_list()
-        ([[1, 2, 3], [3, 4]], [[True, True, True], [False, True]])
     """
     questions = questions[:, :max_query_length]
     room = sequence_length - ADDED_TO_TWO_SEGMENTS - row_lengths(questions)

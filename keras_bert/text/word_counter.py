@@ -14,12 +14,6 @@ class WordCounter:
     Memory grows by about 100 bytes per distinct word, and not with the texts. Words of more than
     `max_characters_per_word` normalized characters are `[UNK]` for every vocabulary and are only counted together, in
     `num_too_long`.
-
-    Example:
-        >>> counter = WordCounter(lower_case=True)
-        >>> counter.add(["Déjà vu!", "deja-vu"])
-        >>> dict(sorted(counter.counts.items()))
-        {'!': 1, '-': 1, 'deja': 2, 'vu': 2}
     """
 
     def __init__(

@@ -27,11 +27,6 @@ def split_words(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     Returns the words and the int32 byte at which each starts, ragged [documents, (words)]. Source:
     `read_squad_examples` in google-research/bert `run_squad.py`, which splits at no other character: a word may contain
     a no-break space or a zero-width space.
-
-    Example:
-        >>> words, starts = split_words(["In 1066,\\nat  Hastings"])
-        >>> words.to_list(), starts.to_list()
-        ([[b'In', b'1066,', b'at', b'Hastings']], [[0, 3, 9, 13]])
     """
     words = as_text_tensor(texts)
     num_texts = tf.size(words, out_type=tf.int64)
@@ -59,11 +54,6 @@ def split_text(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     inside it, as in `don't`, `U.S` and `e-mail`, stays. Chinese characters are words of their own. Returns words and
     starts as `split_words` does. The character classes are `_is_punctuation` and `_is_chinese_char` in
     google-research/bert `tokenization.py`.
-
-    Example:
-        >>> words, starts = split_text(["It's a well-known (old) rule."])
-        >>> [word.decode() for word in words.to_list()[0]]
-        ["It's", 'a', 'well-known', '(', 'old', ')', 'rule', '.']
     """
     chunks, starts = split_words(texts)
     characters, offsets = tf.strings.unicode_decode_with_offsets(chunks.values, "UTF-8", errors="replace")
@@ -113,12 +103,6 @@ def tokenize_words(tokenizer: BertTokenizer, texts: Texts) -> WordTokens:
     """Tokenizes documents as `tokenizer.tokenize` does, with each token's word and offsets.
 
     Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
-
-    Example:
-        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
-        >>> tokens = tokenize_words(tokenizer, ["Play playing"])
-        >>> tokens.words.to_list(), tokens.end_bytes.to_list()
-        ([[0, 1, 1]], [[4, 9, 12]])
     """
     words, starts = split_words(texts)
     tokens = tokenizer.tokenize_with_offsets(words.values)  # ragged tensors [words of all documents, (tokens)]

@@ -53,18 +53,6 @@ def encode_weights(weights):
     A weight p of a row with maximum m becomes round(255 sqrt(p / m)). Its error is at most sqrt(p m) / 255 + m / 510²,
     which is 0 for the maximum and below 1/500 for all others, as p + m is at most 1. Uniform steps would not be more
     accurate, and would lose the many small weights of a long text.
-
-    Args:
-        weights: float [..., from, to], rows of probabilities.
-
-    Returns:
-        Codes, uint8 of the same shape, and maxima, float32 [..., from].
-
-    Example:
-
-    >>> codes, maxima = encode_weights(np.array([[0.5, 0.48, 0.02]]))
-    >>> codes.tolist(), np.round(maxima[:, None] * (codes / 255) ** 2, 4).tolist()
-    ([[255, 250, 51]], [[0.5, 0.4806, 0.02]])
     """
     maxima = weights.max(axis=-1).astype(np.float32)
     relative = weights / np.maximum(maxima, np.finfo(np.float32).tiny)[..., None]
