@@ -220,7 +220,7 @@ def test_works_with_every_head(kind):
     assert tuple(spans["start_logits"].shape) == (4, 10)
     questions = {name: values.reshape(2, 2, 10) for name, values in inputs.items()}
     assert tuple(BertMultipleChoice(make_encoder(kind))(questions).shape) == (2, 2)
-    with pytest.raises(ValueError, match="made with with_pooler=True"):
+    with pytest.raises(ValueError, match="with_pooler=True"):
         BertMultipleChoice(make_encoder(kind, with_pooler=False))
     with pytest.raises(ValueError, match="a BertEncoder is pre-trained"):
         BertPretrainer(make_encoder(kind))
