@@ -13,10 +13,7 @@ _UNIT_COLUMNS = {"wordpieces": ("position", "token"), "words": ("number", "word"
 
 
 def read_texts(path, file_format, columns, bad_rows):
-    """Yields `tools.prediction_files.Row` with one or two texts each; two for "txt", where the second may be empty.
-
-    The arguments and errors are those of `read_rows`; `columns` names one or two columns.
-    """
+    """Yields `tools.prediction_files.Row` with one or two texts each; two for "txt", where the second may be empty."""
     if file_format != "txt":
         return read_rows(path, file_format, columns, [], bad_rows)
     rows = read_rows(path, file_format, ["text"], [], bad_rows)
@@ -24,21 +21,14 @@ def read_texts(path, file_format, columns, bad_rows):
 
 
 def split_pair(line):
-    """Splits `a ||| b` at the last separator; the second text is "" without a separator.
-
-    Source: `read_examples` of google-research/bert, extract_features.py.
-    """
+    """Splits `a ||| b` at the last separator, as `read_examples` of google-research/bert, extract_features.py."""
     before, separator, after = line.strip().rpartition(_PAIR_SEPARATOR)
     return (before, after) if separator else (after, "")
 
 
 @contextlib.contextmanager
 def open_json_lines(path, unit, layers):
-    """Opens a JSON Lines file for features in the format of google-research/bert's extract_features.py.
-
-    For units of a text, each object has `linex_index` and `features`, a list of `token` and `layers`; for --unit=text
-    it has `linex_index` and `layers`. `layers` is a list of `index` and `values`.
-    """
+    """Opens a JSON Lines file for features in the format of google-research/bert's extract_features.py."""
 
     def format_layers(vectors):  # [layers, hidden]
         return [
@@ -66,8 +56,7 @@ def open_json_lines(path, unit, layers):
 def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
     """Opens a Parquet file for features, with one row per text, wordpiece or word.
 
-    The columns are `line` (int64, the line on which the text begins, from 1); for wordpieces `position` (int32, from 0)
-    and `token`, for words `number` (int32, from 0) and `word`; and the vectors, of type fixed_size_list.
+    The columns are `line`, from 1; `position` and `token`, or `number` and `word`; and the vectors.
     """
     pa, parquet = import_pyarrow()
     names = _UNIT_COLUMNS.get(unit, ())

@@ -58,8 +58,7 @@ class Batching:
 def predict_rows(rows, predict, batching):
     """Predicts for rows in order, computing batches of texts of similar length.
 
-    Rows are read in chunks, and each chunk is sorted by length, so that its batches hold little padding. The next chunk
-    is read while one is computed; at most two are in memory.
+    The next chunk is read while one is computed; at most two are in memory.
     """
     from tools.prediction_files import read_chunk
 

@@ -107,10 +107,7 @@ def check_output_folder(folder):
 
 
 def write_shards(documents, folder, shard_bytes):
-    """Writes documents, iterables of sentences, to files that end with the document that reaches the size.
-
-    Returns the size of each file in bytes.
-    """
+    """Writes documents to files that end with the document that reaches the size; returns the sizes in bytes."""
     from keras_bert.io.atomic_write import atomic_text_file
 
     sizes = []

@@ -39,10 +39,7 @@ class Predictions(NamedTuple):
 
 
 class ClassificationTask(FineTuningTask):
-    """Base class of the tasks with one output per text or pair.
-
-    A subclass computes `metrics` and writes predictions (`write_split`).
-    """
+    """Base class of the tasks with one output per text or pair; a subclass defines `metrics` and `write_split`."""
 
     head = CLASSIFIER_HEAD
 
@@ -62,11 +59,7 @@ class ClassificationTask(FineTuningTask):
         self.is_pair = is_pair
 
     def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
-        """The metrics of predictions.
-
-        The values are ints [examples] for single labels, 0/1 rows [examples, labels] for several, floats [examples]
-        for regression.
-        """
+        """Metrics of int labels [examples], 0/1 rows [examples, labels] for several labels, or floats [examples]."""
         raise NotImplementedError
 
     def write_split(self, folder: Path, split: str, predictions: Predictions) -> Path:

@@ -309,10 +309,7 @@ class _FineTuner:
 
 
 def saved_recipe(run_dir: PathLike, init_checkpoint: PathLike | None, **changes: Any) -> FineTuningRecipe:
-    """The recipe of the run whose model is used without training, with some settings changed.
-
-    `init_checkpoint` may be the folder of that run; without any run the recipe has its defaults.
-    """
+    """The recipe of the run in `run_dir` or `init_checkpoint`, or the defaults, with some settings changed."""
     saved = FineTuningRecipe.recorded(saved_configuration(run_dir, init_checkpoint))
     start = None if init_checkpoint is None else str(init_checkpoint)
     return FineTuningRecipe(**{**saved, "init_checkpoint": start, **changes})
@@ -321,8 +318,7 @@ def saved_recipe(run_dir: PathLike, init_checkpoint: PathLike | None, **changes:
 def make_plan(examples: TokenizedExamples, recipe: FineTuningRecipe) -> tuple[BatchPlan, WarmupSchedule]:
     """The batches of a trial, and the learning rate over its steps.
 
-    Differs from BERT: the original makes `int(examples / batch_size * epochs)` steps on full batches; here the last
-    batch of an epoch may be smaller, and an epoch has every example.
+    Differs from BERT: an epoch has every example, so its last batch may be smaller than the others.
     """
     plan = BatchPlan(examples.lengths, recipe.batch_size, recipe.token_budget, recipe.bucket_step or None, recipe.seed)
     steps = max(int(plan.batches_per_epoch * recipe.epochs), 1)

@@ -33,11 +33,9 @@ Series = dict[str, dict[int, float]]  # {name: {step: value}}
 def draw_confusion_matrix(
     path: str | os.PathLike[str], confusion_matrix: ArrayLike, label_names: Sequence[str]
 ) -> Path:
-    """Draws a confusion matrix as a PNG file; an existing file is replaced.
+    """Draws a confusion matrix as a PNG file, colored by the fraction of the row; an existing file is replaced.
 
-    A cell shows the number of examples, and its color the fraction of the row, the true class. Long names are
-    abbreviated in the middle, and a name that no installed font can draw is replaced by the index of its class. Beyond
-    100 classes only the colors are drawn: numbers would be illegible and take minutes.
+    Names that no font can draw become class indices. Beyond 100 classes only colors are drawn: numbers take minutes.
     """
     from matplotlib.figure import Figure
 
@@ -70,11 +68,7 @@ def draw_confusion_matrix(
 
 
 def draw_training_curve(path: str | os.PathLike[str], log_records: Iterable[Mapping[str, Any]]) -> Path:
-    """Draws a run's loss and evaluation metrics over its steps as a PNG file; an existing file is replaced.
-
-    Loss and metrics have their own axes. Where a step is logged more than once, as after a resumed run, the last record
-    counts. Curves of 100 records and more get a running mean. Values that are missing or not finite are left out.
-    """
+    """Draws a run's loss and evaluation metrics over its steps as a PNG file; the last record of a step counts."""
     from matplotlib.figure import Figure
 
     path, log_records = _check_png_path(path), list(log_records)

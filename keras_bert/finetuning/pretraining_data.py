@@ -269,10 +269,7 @@ Instances = TextInstances | StoredInstances
 def pretraining_batches(
     instances: Instances, recipe: PretrainingRecipe, worker_index: int = 0, num_workers: int = 1
 ) -> tf.data.Dataset:
-    """All batches of a worker, phase after phase: `(inputs, labels)`, one element per training step.
-
-    Its iterator can be checkpointed, in any phase.
-    """
+    """Batches `(inputs, labels)` of a worker, phase after phase, one per step; its iterator can be checkpointed."""
     whole = None
     for number, phase in enumerate(recipe.phases):
         rows = phase.batch_size // num_workers

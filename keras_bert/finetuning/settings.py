@@ -1,8 +1,4 @@
-"""Settings declared once: a frozen dataclass holds the name, type, default, help and check of each.
-
-The programs derive their flags from these dataclasses, a run's configuration is their values, and the library takes
-them as they are.
-"""
+"""Settings of programs and library: frozen dataclasses with the type, default, help and check of each setting."""
 
 from __future__ import annotations
 
@@ -60,7 +56,7 @@ def _kind(hint: Any) -> Kind:
 class Settings:
     """Base class of settings: frozen, checked when made, and fit for JSON by `configuration`.
 
-    A subclass checks what concerns several settings in its `__post_init__`, after calling this one. The settings in
+    A subclass checks several settings together in its `__post_init__`, after calling this one. The settings in
     `fixed_by_run` cannot differ from those of the run whose model is used.
     """
 

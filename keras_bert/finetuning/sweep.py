@@ -30,12 +30,9 @@ def run_trials(
 ) -> list[Trial]:
     """Trains with every learning rate and seed of a recipe; finished trials are not run again.
 
-    The paper picks the best learning rate on the development set, and for its large model the best of several random
-    restarts (another order of the data, another initial head). A single trial runs in `run_dir` itself, several in
-    `trials/` below it. All workers call this; only the chief writes, and decides which trials are finished.
-
-    `train_trial` returns a dict fit for JSON with `score`, of which more is better. The result has one dict per trial:
-    that dict (numbers that are not finite as None), with `learning_rate`, `seed` and `folder` (relative to `run_dir`).
+    A single trial runs in `run_dir` itself, several in `trials/` below it. All workers call this; only the chief
+    writes, and decides which trials are finished. `train_trial` returns a dict fit for JSON with `score`, of which more
+    is better.
     """
     # The folder of the whole run is claimed before any trial begins.
     whole = _claim(run_dir, {**configuration, **recipe.configuration()}, strategy)
@@ -99,11 +96,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def summarize_trials(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Statistics of the scores by learning rate: one dict per rate, for `results.json`.
-
-    `trials` is their number, `without_score` how many have None for a score; `standard_deviation` is that of the
-    sample. A statistic of too few scores is None.
-    """
+    """Statistics of the scores by learning rate, for `results.json`; None where there are too few scores."""
     summaries = []
     for rate in dict.fromkeys(trial["learning_rate"] for trial in trials):
         of_rate = [trial["score"] for trial in trials if trial["learning_rate"] == rate]

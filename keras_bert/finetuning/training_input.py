@@ -30,11 +30,10 @@ def training_input(
     recipe: FineTuningRecipe,
     runtime: FineTuningRuntime,
 ) -> tf.data.Dataset:
-    """This worker's part of all batches, without end; all workers call it.
+    """Batches `(inputs, labels)` of this worker, without end; all workers call it.
 
-    With a service a new pass over the data begins, also where training resumes (at step `resumed_at`). Elements are
-    `(inputs, labels)`, and `(inputs, labels, sample_weight)` with static shapes, which divide by replicas and
-    accumulation steps.
+    With a service, a resumed training (at step `resumed_at`) begins a new pass over the data. With static shapes
+    elements have a `sample_weight`, and their rows divide by replicas and accumulation steps.
     """
     if runtime.data_service is None:
         multiple = get_num_local_replicas(strategy) * runtime.gradient_accumulation_steps

@@ -1,7 +1,4 @@
-"""One worker's part of a run: other workers are watched, and SIGTERM makes training save and stop.
-
-Clusters announce by SIGTERM that a process is about to end.
-"""
+"""One worker's part of a run: watches the other workers, and saves and stops training on SIGTERM."""
 
 from __future__ import annotations
 
@@ -35,10 +32,7 @@ def run_on_worker(
 
 @contextlib.contextmanager
 def stop_on_sigterm() -> Iterator[Callable[[], bool]]:
-    """Yields a function that says whether SIGTERM has come; a second SIGTERM ends the process at once.
-
-    A SIGTERM that was not answered by an exception when the block ends takes effect then.
-    """
+    """Yields a function that returns whether SIGTERM was received; after the block it takes effect."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield lambda: False
         return

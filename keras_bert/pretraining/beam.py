@@ -1,8 +1,4 @@
-"""The shards of a corpus made by Apache Beam, on this machine or on a cluster.
-
-The plan, the function that makes a shard, and the files are those of `streaming`. If Beam makes a shard twice, because
-a worker was lost or slow, each file still appears complete and with the same bytes.
-"""
+"""The shards of a corpus made by Apache Beam, with the plan, function and files of `streaming`."""
 
 import os
 import re
@@ -48,9 +44,7 @@ def make_shards_with_beam(
 ) -> list[Counts]:
     """Makes shards in a Beam pipeline, waits for its end, and returns the counts of each shard.
 
-    Each worker process holds one shard at a time, whatever its number of threads. `num_workers` is the number of
-    processes of the runner "direct"; other runners have options of their own. `options` are Beam's pipeline options,
-    such as "--flink_master=localhost:8081".
+    `num_workers` is the number of processes of the runner "direct"; `options` are Beam's pipeline options.
     """
     beam = load_beam()
     pipeline_options = _make_pipeline_options(runner, num_workers, options)

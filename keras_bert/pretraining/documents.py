@@ -28,10 +28,9 @@ class TokenizedDocuments(NamedTuple):
 
 
 def tokenize_documents(lines: Iterable[str], tokenize: Callable[[list[str]], tf.RaggedTensor]) -> TokenizedDocuments:
-    """Tokenizes lines of prepared text with a function such as `BertTokenizer.tokenize`.
+    """Tokenizes lines of prepared text; lines and documents without tokens are left out.
 
-    Source: `create_training_instances` in google-research/bert `create_pretraining_data.py`: a line of white space ends
-    a document, a line without tokens is not a sentence, and a document without sentences is left out.
+    Source: `create_training_instances` in google-research/bert `create_pretraining_data.py`.
     """
     token_ids, documents, position = [np.zeros([0], "int32")], [[0]], 0
     for batch in _batch_lines(lines):

@@ -1,10 +1,6 @@
-"""Exact reproduction of google-research/bert `create_pretraining_data.py`, down to the last random number.
+"""Exact reproduction of google-research/bert `create_pretraining_data.py`, in memory and on one core.
 
-Only for comparisons with it: all data is held in memory and processed on one core. Sentences are chosen by `instances`;
-masking is implemented separately, because the original draws from Python's generator token by token.
-
-Differs from BERT: the original reads the files of a pattern in the order in which the file system lists them. Here they
-are read in the order of the given paths, which `tools.create_pretraining_data` sorts within each pattern.
+Differs from BERT: files are read in the order of the given paths, not in that of the file system.
 """
 
 import random
@@ -42,7 +38,7 @@ class ExactInstance(NamedTuple):
 def read_exact_documents(paths: Sequence[str], tokenizer: BertTokenizer) -> TokenizedDocuments:
     """Reads a corpus like the original: a document continues in the next file unless a blank line ends it.
 
-    Carriage returns are removed, also within a line, as TensorFlow's `GFile.readline` does: `alpha\\rbeta` is one word.
+    Carriage returns are removed, also within a line, as `GFile.readline` does: `alpha\\rbeta` is one word.
     """
     check_files(paths)
     ranges = [(path, 0, tf.io.gfile.stat(path).length) for path in paths]
@@ -60,11 +56,10 @@ def make_exact_instances(
     settings: InstanceSettings,
     num_copies: int = 10,
 ) -> list[ExactInstance]:
-    """Makes all instances of a corpus in the original's order.
+    """Makes all instances of a corpus in the original's order; `num_copies` is the original's `dupe_factor`.
 
-    Source: `create_training_instances` and `create_masked_lm_predictions` of `create_pretraining_data.py`. With
-    `settings.whole_words`, as in the original, wordpieces that start a truncated segment join the last word of the
-    segment before. `num_copies` is the original's `dupe_factor`. The next number of `rng` is that of the original.
+    Source: `create_training_instances` and `create_masked_lm_predictions`. As there, with whole words the wordpieces
+    that start a truncated segment join the last word of the segment before.
     """
     masking = _Masking(vocabulary, rng, settings)
     token_ids = documents.token_ids.tolist()

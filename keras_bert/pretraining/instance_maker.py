@@ -19,15 +19,10 @@ NUM_COLUMNS = 6  # the five of a `Segments`, and the key of its mask
 
 
 class InstanceMaker:
-    """Makes the instances of shards.
+    """Makes the instances of shards, as a function of the settings, the shard's number and text, and the copy's number.
 
-    An instance is a function of the settings, the shard's number and text, and the number of the copy. It does not
-    depend on other shards, the number of processes, or the other instances of its batch.
-
-    `make(token_ids, rows)` assembles and masks the instances that `choose` returned: from int32 `[tokens]` and int64
-    `[batch, 6]` to a dict of `token_ids`, `segment_ids`, `padding_mask` int32 `[batch, sequence_length]`;
-    `masked_positions`, `masked_labels` int32 and `masked_weights` float32 `[batch, max_predictions]`; and
-    `next_sentence_labels` int32 `[batch]`, 0 where the second segment follows the first.
+    `make(token_ids, rows)` assembles and masks the instances that `choose` returned, from int32 `[tokens]` and int64
+    `[batch, 6]`.
     """
 
     def __init__(self, tokenizer: BertTokenizer, settings: InstanceSettings) -> None:

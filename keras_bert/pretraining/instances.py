@@ -1,8 +1,6 @@
 """Choice of the sentences of each pre-training instance.
 
-Documents are ranges of one array of tokens: a document is the list of the positions at which its sentences start,
-followed by the end of its last sentence. An instance is a `Segments` of such positions, so that choosing it costs the
-same whatever its length; its tokens are copied once, at the end.
+A document is the list of the positions of its sentences in one array of tokens, and of the end of the last one.
 """
 
 import random
@@ -18,10 +16,9 @@ _MAX_TRIES = 10  # of create_pretraining_data.py to draw another document than t
 
 
 class Segments(NamedTuple):
-    """Token ranges of one instance, and its next-sentence label.
+    """Token ranges of one instance; the second is empty for a single segment.
 
-    The second range is empty for a single segment. The label is 1 if the second segment is random ("nsp") or the two
-    are swapped ("sop"), otherwise 0.
+    The label is 1 if the second segment is random ("nsp") or the two are swapped ("sop"), otherwise 0.
     """
 
     a_start: int
@@ -36,18 +33,8 @@ def choose_segments(
 ) -> Iterator[Segments]:
     """Yields the instances of document `index`, in the order of its text.
 
-    Source: `create_instances_from_document` in google-research/bert `create_pretraining_data.py` (arXiv 1810.04805,
-    appendix A.2), with the same draws in the same order for "nsp"; "sop" is arXiv 1909.11942, section 3.1; "none" is
-    arXiv 1907.11692, section 4.2 (DOC-SENTENCES, cut at the token).
-
-    - "nsp": Whole sentences are taken until the target length is reached, and split in two between sentences at
-      random. In half of the cases, and always if there is only one sentence, sentences of a random document replace
-      the second part, which is then used by the next instance.
-    - "sop": The same split, swapped in half of the cases. It needs two sentences: the last sentence of a document is
-      paired with the one before it, and a document of one sentence yields nothing.
-    - "none": One segment of the target length, cut within sentences.
-
-    The caller may draw from `rng` between two instances, as the original's masking does.
+    Source: `create_instances_from_document` in google-research/bert `create_pretraining_data.py`, with the same draws
+    in the same order for "nsp"; "sop" is arXiv 1909.11942, section 3.1; "none" is arXiv 1907.11692, section 4.2.
     """
     max_tokens = target = settings.max_text_tokens
     if rng.random() < settings.short_sequence_rate:

@@ -1,9 +1,7 @@
 """Pre-training batches made from prepared text during training, with new sentences and masks in every epoch.
 
-A pass over the text is an epoch, and uses the instances that `streaming` would write as the copy of that number. The
-order of the shards is a function of (seed, epoch). Shards are dealt to the workers in turn, also across epochs: within
-an epoch each shard belongs to one worker, and over several epochs all workers get the same number of them. Instances
-are in random order within a shard, and those of `_OPEN_SHARDS` shards are interleaved.
+An epoch uses the instances that `streaming` would write as the copy of that number. The order of the shards is a
+function of (seed, epoch); they are dealt to the workers in turn, also across epochs.
 """
 
 from collections.abc import Sequence

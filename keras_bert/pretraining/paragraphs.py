@@ -34,11 +34,9 @@ _MIN_HYPHENS = 10
 class Layout(NamedTuple):
     """How the lines of a document form paragraphs.
 
-    `paragraph_end` is "line" (every line is a paragraph), "blank_line" (lines are wrapped, and blank lines separate
-    paragraphs) or "short_line" (lines are wrapped, and a paragraph also ends with a line that ends a sentence and had
-    room for the next word, after a heading, and before an indented line). `width` is the length of full lines in
-    characters. `joins_broken_lines`: with "line", a line that starts with a lowercase letter continues a line that
-    ended within a sentence. `drops_hyphens`: hyphens at line ends come from wrapping.
+    Every line is a paragraph ("line"), or lines are wrapped and paragraphs end with a blank line ("blank_line") or also
+    with a short line ("short_line"). With `joins_broken_lines`, a line that starts with a lowercase letter continues a
+    line that ended within a sentence. `drops_hyphens`: hyphens at line ends come from wrapping.
     """
 
     paragraph_end: str
@@ -51,17 +49,10 @@ def detect_layout(lines: Sequence[str], paragraph_end: str = AUTO, hyphens: str 
     """Detects the layout of a sample of lines; arguments other than "auto" force a part of it.
 
     Lines are wrapped if most of those with another line directly after them end within a sentence, and these are at
-    least a fifth of all lines and about as long as the longest (their median at least 0.6 of the 95th percentile).
-    Then paragraphs end with short lines if more sentences end on a line that is shorter than three quarters of the
-    width and has another line directly after it than there are lines before a blank one; otherwise with blank lines.
-    The rule is right for each of a hundred English novels: 44 have one paragraph per line (with and without blank
-    lines in between), 40 wrapped lines and blank lines between paragraphs, 16 wrapped lines and no blank ones.
-
-    With "line", a line that starts with a lowercase letter is joined to one that ended within a sentence, unless half
-    of all lines start with a lowercase letter, or "line" was forced.
-
-    Hyphens at the ends of wrapped lines come from wrapping if most of the parts after them are not words of the sample
-    (`protuber-ances`), and otherwise belong to the words (`drawing-room`). Fewer than ten are kept.
+    least a fifth of all lines and about as long as the longest. Then paragraphs end with short lines if more sentences
+    end on a line shorter than three quarters of the width and directly followed by another than there are lines before
+    a blank one. The rule is right for each of a hundred English novels. Hyphens at line ends come from wrapping if most
+    of the parts after them are not words of the sample; fewer than ten are kept.
     """
     lines = [line.strip() for line in lines]
     filled = [line for line in lines if line]
@@ -98,12 +89,10 @@ def _hyphens_come_from_wrapping(filled: Sequence[str], pairs: Sequence[tuple[str
 
 
 def join_paragraphs(lines: Iterable[str], paragraph_end: str = AUTO, hyphens: str = AUTO) -> Iterator[str]:
-    """Yields the paragraphs of a document, each on one line.
+    """Yields the paragraphs of a document, each on one line with single spaces.
 
-    Wrapped lines are joined with a space; without one between Chinese or Japanese characters, and after a hyphen
-    between letters. All white space becomes single spaces. Blank lines separate paragraphs in every layout. Paragraphs
-    longer than 262,144 characters are cut at white space. Lines are read in blocks of as many characters, and the
-    layout is detected for each full block: a file may contain texts of several layouts.
+    Wrapped lines are joined with a space, except between Chinese or Japanese characters and after hyphens. The layout
+    is detected for each block of 262,144 characters, which is also the maximum length of a paragraph.
     """
     check_layout(paragraph_end, hyphens)
     for group, layout in _group_lines(_detect_layouts(iter(lines), paragraph_end, hyphens)):

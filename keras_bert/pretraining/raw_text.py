@@ -68,10 +68,7 @@ class CorpusFormat:
 
 @dataclass
 class CorpusCounts:
-    """Numbers of files, documents, paragraphs, sentences and bytes read.
-
-    `empty_files` are those without text, `empty_documents` the JSON objects whose text is white space.
-    """
+    """Numbers of files, documents, paragraphs, sentences and bytes read, and of files and JSON objects without text."""
 
     files: int = 0
     empty_files: int = 0
@@ -88,11 +85,7 @@ def read_documents(
     bad_rows: BadRows | None = None,
     counts: CorpusCounts | None = None,
 ) -> Iterator[Iterator[str]]:
-    """Reads documents of sentences lazily.
-
-    Byte order marks and line ends (LF, CRLF, CR) are removed, wrapped lines are joined, white space becomes single
-    spaces, and paragraphs are split into sentences. In memory are one line of the file (at most 64 MiB), one paragraph,
-    and a block of 262,144 characters from which the layout is detected; of a JSON Lines file one object.
+    """Reads documents of sentences lazily, with at most one line and one block of text in memory.
 
     A document must be read before the next one is taken.
     """

@@ -28,8 +28,7 @@ FEATURE_NAMES["models"] = {
 def serialize_records(instances: Mapping[str, tf.Tensor], record_format: str = "bert") -> list[bytes]:
     """Serializes a batch of instances, a dict of arrays `[batch, ...]`, to one record per instance.
 
-    Source: `write_instance_to_example_files` in google-research/bert `create_pretraining_data.py`; the format "models"
-    is that of tensorflow/models with `--use_v2_feature_names`.
+    Source: `write_instance_to_example_files` in google-research/bert; "models" is the format of tensorflow/models.
     """
     columns = {}
     for name, feature_name in FEATURE_NAMES[record_format].items():

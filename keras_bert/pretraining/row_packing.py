@@ -29,17 +29,10 @@ Arrays = dict[str, np.ndarray]
 def first_fit(
     lengths: np.ndarray, predictions: np.ndarray, capacity: int, max_instances: int, max_predictions: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Assigns instances to rows: the longest first, each to the first row that has room for it.
+    """Assigns instances to rows by first-fit decreasing, computed on the histogram of lengths (cf. arXiv 2107.02027).
 
-    This is first-fit decreasing, computed on the histogram of lengths. It is a sibling of the histogram packings of
-    arXiv 2107.02027, which choose the emptiest row (SPFHP, worst fit) or the fullest one with room (LPFHP, best fit).
-    On sentence pairs, paragraphs and single sentences the three need the same number of rows to 0.1%. Instances of
-    equal length are taken in descending order of their predictions, and then in their order. The time is linear in the
-    number of instances for a given capacity.
-
-    `lengths` and `predictions` are the tokens and masked tokens of each instance; a row takes `capacity` tokens,
-    `max_instances` instances and `max_predictions` masked tokens. Returns the row of each instance and its offset in
-    that row, int64 `[instances]`.
+    A row takes `capacity` tokens, `max_instances` instances and `max_predictions` masked tokens. Returns the row of
+    each instance and its offset in that row, int64 `[instances]`.
     """
     lengths, predictions = np.asarray(lengths, "int64"), np.asarray(predictions, "int64")
     _check_range("tokens", lengths, 1, capacity, "truncate or split longer instances, or use longer rows")
@@ -94,19 +87,10 @@ def _count_fitting(left: np.ndarray, need: np.ndarray) -> np.ndarray:
 def pack_instances(
     instances: Mapping[str, np.ndarray], sequence_length: int, max_instances: int, max_predictions: int
 ) -> Arrays:
-    """Packs instances into as few rows as `first_fit` finds, without loss.
+    """Packs a dict of padded arrays of instances into as few rows as `first_fit` finds, as `pack_dataset` does.
 
-    `instances` is a dict of padded arrays: `token_ids`, `segment_ids`, `padding_mask` `[instances, length]`;
-    `masked_positions`, `masked_labels`, `masked_weights` `[instances, predictions]`; and `next_sentence_labels`
-    `[instances]`. The result is a dict of arrays, 0 on padding:
-
-    - `token_ids`, `segment_ids`, `padding_mask` `[rows, sequence_length]`.
-    - `sequence_ids` `[rows, sequence_length]`: 1 on the tokens of the first instance of a row, 2 on those of the
-      second, and so on. The encoder then lets a token attend only to tokens of its own instance.
-    - `position_ids` `[rows, sequence_length]`: 0 on the first token of every instance.
-    - `masked_positions` (in the row, ascending), `masked_labels`, `masked_weights` `[rows, max_predictions]`.
-    - `cls_positions`, `next_sentence_labels`, `next_sentence_weights` `[rows, max_instances]`: the start of each
-      instance, its label, and 1.
+    `sequence_ids` number the instances of a row from 1; a token attends only to its own instance. `position_ids`
+    restart in each, and `cls_positions` are their starts. Padding is 0.
     """
     _check_bounds(sequence_length=sequence_length, max_instances=max_instances, max_predictions=max_predictions)
     arrays = _check_instances(instances)
@@ -194,10 +178,7 @@ def _dtype(name: str) -> str:
 
 
 def predictions_per_row(max_predictions: int) -> int:
-    """Returns a maximum number of masked tokens per packed row that does not keep rows from becoming full.
-
-    `max_predictions` is that of an instance that fills the row.
-    """
+    """Maximum number of masked tokens per packed row, from that of an instance that fills the row."""
     return math.ceil(_PREDICTION_SLACK * max_predictions)
 
 

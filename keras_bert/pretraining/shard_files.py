@@ -1,7 +1,4 @@
-"""Files of instances, and their sidecars: JSON files with the metadata, written last.
-
-A file without its sidecar is unfinished. All files may be on any file system of TensorFlow, such as gs://.
-"""
+"""Files of instances, and their sidecars: JSON files with the metadata. A file without a sidecar is unfinished."""
 
 import contextlib
 import hashlib

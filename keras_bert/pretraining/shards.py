@@ -1,7 +1,6 @@
 """Division of a prepared corpus into shards: byte ranges of its files that consist of whole documents.
 
-A shard is what one process holds in memory at a time, and the source of random next sentences. The division depends
-only on the files and the shard size; finding it reads a few kilobytes per shard, not the corpus.
+A shard is what a process holds in memory at a time; the division depends only on the files and the shard size.
 """
 
 import os

@@ -1,13 +1,8 @@
 """Files of instances from a corpus of any size, shard by shard, in one or several processes.
 
-A process holds one shard at a time: its text, its tokens, the choices for one copy, and some thousand instances. In
-addition to the gigabyte that TensorFlow needs, a process takes less than 32 MB plus 16 times the size of a shard (more
-for sentences of a few bytes), whatever the size of the corpus. The files of a shard do not depend on the other shards
-or on the process that makes them: any number of processes makes the same files, and an interrupted run makes the
-shards that are missing.
-
-Each copy of a shard is a file of its own, and the first copies of all shards come before the second ones: a model that
-reads files in random order sees other texts before it sees a text again.
+A process holds one shard at a time, and takes less than 32 MB plus 16 times its size on top of TensorFlow's memory. The
+files of a shard do not depend on other shards or on the process. The first copies of all shards come before the second
+ones, so that a model sees all texts before it sees one again.
 """
 
 import multiprocessing
@@ -49,10 +44,7 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True)
 class ShardJob:
-    """All that a process needs to make any shard of an output folder; it can be pickled.
-
-    `tokenizer` is a `BertTokenizer.get_config()`. Each shard has `num_copies` files, made with other random numbers.
-    """
+    """All that a process needs to make any shard of an output folder; it can be pickled."""
 
     folder: str
     num_shards: int
@@ -128,8 +120,7 @@ def sum_shard_counts(sidecars: Sequence[Mapping[str, Any]]) -> Counts:
 def find_missing_shards(job: ShardJob, plan: Sequence[Shard]) -> tuple[list[Shard], list[Counts]]:
     """Returns the unfinished shards of a plan and the counts of the finished ones; removes temporary files.
 
-    A shard is finished if its files and their sidecars exist and have their full size. Raises a FileExistsError if the
-    folder contains shards of other settings or another corpus.
+    Raises a FileExistsError if the folder contains shards of other settings or another corpus.
     """
     if tf.io.gfile.exists(job.folder) and not tf.io.gfile.isdir(job.folder):
         raise NotADirectoryError(f"{job.folder} is a file; give a folder for the files of instances")

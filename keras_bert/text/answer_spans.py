@@ -34,10 +34,7 @@ def find_answer_spans(
 ) -> AnswerSpans:
     """Combines the `n_best` starts and ends of each window into spans, and sorts the spans of each question.
 
-    Logits and bool masks are `[windows, length]`; `rows` `[windows]`, ascending, are the questions of the windows. The
-    `n_best` positions are chosen before the masks discard those that cannot start or end an answer. Equal scores keep
-    the order of windows, then of starts, then of ends by their logits, and equal logits the order of positions.
-
+    Logits and bool masks are `[windows, length]`; `rows` `[windows]`, ascending, are the questions of the windows.
     Source: `write_predictions` and `_get_best_indexes` in google-research/bert `run_squad.py`.
     """
     num_best = tf.minimum(n_best, tf.shape(start_logits)[1])
@@ -68,10 +65,7 @@ def find_answer_spans(
 
 
 class AnswersInContexts(NamedTuple):
-    """The best answers to questions with their offsets in the contexts, from `find_answers`.
-
-    The fields are [questions, n_best], best first; a question with fewer answers has "" and 0 in the rest.
-    """
+    """The best answers in the contexts, [questions, n_best], best first; missing ones are "" and 0."""
 
     texts: tf.Tensor  # string
     scores: tf.Tensor  # float32: sum of the start and end logits
@@ -91,8 +85,6 @@ def find_answers(
     max_answer_length: int = MAX_ANSWER_LENGTH,
 ) -> AnswersInContexts:
     """Finds the `n_best` answers of different wording in contexts `[questions]`, from logits `[windows, length]`.
-
-    The texts are cut from the contexts as written, with each run of white space replaced by a space.
 
     Source: `write_predictions` in google-research/bert `run_squad.py`. Differs from BERT: an answer reaches from the
     first to the last character of its tokens; `keras_bert.text.final_text` has the original's rule.

@@ -1,7 +1,6 @@
 """Exact reproduction of how google-research/bert's `run_squad.py` cuts the text of an answer out of its context.
 
-Used only for prediction files that must equal the original's. The original has no token offsets: it tokenizes the words
-of the answer again and counts characters. Served answers are cut at token offsets instead.
+Used only for prediction files that must equal the original's; served answers are cut at token offsets.
 """
 
 import functools
@@ -22,11 +21,7 @@ _CHINESE = (
 
 @functools.lru_cache(maxsize=1 << 16)
 def final_text(answer: str, words: str, lower_case: bool) -> str:
-    """Finds the part of the context's `words` that the tokens of `answer`, joined to words, stand for.
-
-    Returns all of `words` if the tokens are not found in it, or if the characters of both cannot be matched one to one,
-    for example because one is decomposed into several letters. Source: `get_final_text`.
-    """
+    """Finds the part of `words` that the tokens of `answer` stand for, or all of `words`. Source: `get_final_text`."""
     tokens = " ".join(_basic_tokens(words, lower_case))
     begin = tokens.find(answer)
     positions = [position for position, character in enumerate(words) if character != " "]

@@ -189,11 +189,7 @@ class TokenMasker:
 
 
 def predictions_per_sequence(sequence_length: int, rate: float = RATE) -> int:
-    """Computes the smallest `max_predictions` that never limits the number of masked tokens.
-
-    The README of google-research/bert asks for about `max_seq_length` x `masked_lm_prob`. Its own 20 for rows of 128
-    tokens is one more than is ever used.
-    """
+    """Computes the smallest `max_predictions` that never limits the number of masked tokens."""
     _check_at_least_one("sequence_length", sequence_length)
     _check_rate(rate)
     return max(1, round(rate * sequence_length))
@@ -216,8 +212,7 @@ def _scatter_add(positions: tf.Tensor, values: tf.Tensor, length: tf.Tensor) -> 
 def _take_while_they_fit(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Takes words in their order, each that fits into what is left of the count; int32 `[batch, words]`, 0 or 1.
 
-    One pass takes all words up to the first that does not fit. What is longer than the rest can never be taken, so the
-    next pass looks at shorter ones only: there are at most as many passes as sizes.
+    One pass takes all words up to the first that does not fit; the next pass looks at shorter ones only.
     """
 
     def has_candidates(open_sizes: tf.Tensor, left: tf.Tensor, taken: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,6 @@
 """Text normalization before WordPiece, as string operations of the TensorFlow graph.
 
-Source: `BasicTokenizer` in google-research/bert `tokenization.py`. tensorflow-text's FastWordpieceTokenizer splits at
-white space, punctuation and CJK characters; the normalization here makes its result equal to the original's.
+Source: `BasicTokenizer` in google-research/bert `tokenization.py`.
 """
 
 import tensorflow as tf
@@ -53,18 +52,14 @@ SPECIAL_TOKEN_MARKERS = {token: chr(0xE0041 + index) for index, token in enumera
 
 
 def clean(texts: tf.Tensor) -> tf.Tensor:
-    """Replaces white space by spaces and removes control and format characters, NUL and U+FFFD.
-
-    Texts are `[batch]` of valid UTF-8. Source: `_clean_text` in google-research/bert `tokenization.py`.
-    """
+    """Replaces white space by spaces and removes control and format characters, NUL and U+FFFD (`_clean_text`)."""
     return tf.strings.regex_replace(tf.strings.regex_replace(texts, _WHITE_SPACE, " "), _REMOVED, "")
 
 
 def lower(texts: tf.Tensor) -> tf.Tensor:
     """Lower-cases cleaned texts `[batch]` as Python's `str.lower` does, a word-final capital sigma included.
 
-    The 40 capital letters that are new in Unicode 14 (Vithkuqi, and a few of Glagolitic and Latin) are not lower-cased,
-    because TensorFlow's tables are those of Unicode 13; the released vocabularies have no such letters.
+    The 40 capital letters that are new in Unicode 14 are not lower-cased: TensorFlow's tables are those of Unicode 13.
     """
     # Unicode lower-casing follows the locale of the process: a Turkish one turns "I" into a dotless i. Therefore ASCII
     # letters are lower-cased first, which ignores the locale.
@@ -75,10 +70,7 @@ def lower(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _lower_sigmas(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases capital sigmas to the final form after a cased character and not before one, else to the usual form.
-
-    TensorFlow's own lower-casing has the same rule with the tables of Unicode 13, which lack later marks.
-    """
+    """Lower-cases capital sigmas, to the final form only after a cased character and not before one."""
     other = f"[^{_CASED}{_CASE_IGNORABLE}]"
     texts = tf.strings.regex_replace(texts, f"(^|{other})([{_CASE_IGNORABLE}]*)Σ", r"\1\2σ")
     texts = tf.strings.regex_replace(texts, f"Σ([{_CASE_IGNORABLE}]*)({other}|$)", r"ς\1\2")
@@ -98,10 +90,8 @@ def strip_marks(texts: tf.Tensor) -> tf.Tensor:
 class TextNormalizer:
     """Normalizes texts `[batch]` exactly as google-research/bert's `BasicTokenizer` does (`tokenization.py`).
 
-    Words of the result are separated by spaces, punctuation and CJK characters. A word of more than
-    `max_characters_per_word` normalized characters is replaced by a run of letters that exceeds the byte limit
-    `maximum_bytes_per_word` of the WordPiece tokenizer, so that it becomes `[UNK]`. `special_tokens_in_text` replaces
-    special tokens written in text by their markers.
+    A word of more than `max_characters_per_word` characters is replaced by a run of letters that exceeds the limit
+    `maximum_bytes_per_word` of the WordPiece tokenizer, so that it becomes `[UNK]`.
     """
 
     def __init__(

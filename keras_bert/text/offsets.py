@@ -1,7 +1,6 @@
 """Normalization that tracks the original characters of every normalized character, for token offsets.
 
-The steps of `TextNormalizer` are applied to one character at a time: each result depends on that character alone,
-except for the final sigma and the order of marks, which have their own functions here.
+The steps of `TextNormalizer` are applied to single characters, except for the final sigma and the order of marks.
 """
 
 import functools
@@ -41,10 +40,7 @@ class NormalizedTexts(NamedTuple):
 
 
 def normalize_with_origins(texts: tf.Tensor, normalizer: normalization.TextNormalizer) -> NormalizedTexts:
-    """Normalizes texts `[batch]` of any bytes as the normalizer does, and tracks the origin of every character.
-
-    The texts differ from the normalizer's own only in words that are too long, which are unknown words in both.
-    """
+    """Normalizes texts `[batch]` of any bytes as the normalizer does, and tracks the origin of every character."""
     batch_size = tf.size(texts, out_type=tf.int64)
     decoded, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
     indices = tf.range(tf.size(decoded.values, out_type=tf.int64))
@@ -76,8 +72,7 @@ def spans_in_original(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Translates byte spans `[batch, (tokens)]` of normalized texts to spans of the original texts; no span is empty.
 
-    Returns four int32 tensors `[all tokens]`: first byte, one past the last byte, first character and one past the last
-    character of each token in the original text.
+    Returns first byte, one past the last byte, first character and one past the last character, int32 `[all tokens]`.
     """
     lengths = _byte_lengths(normalized.characters.codepoints)
     character_of_byte = tf.repeat(tf.range(tf.size(lengths, out_type=tf.int64)), lengths)

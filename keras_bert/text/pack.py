@@ -25,13 +25,9 @@ def pack(
 ) -> dict[str, tf.Tensor]:
     """Packs one or two segments per row as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, truncated and padded.
 
-    Segments are ragged integer ids `[batch, (tokens)]`. A row that is too long loses tokens from the end of its longer
-    segment, one at a time, from b on a tie. An empty b gets no second `[SEP]`. `pad_to="longest"` pads to the longest
-    row of the batch (at least 2, even if the batch is empty). Returns int32 tensors `[batch, length]`: `token_ids`,
-    `segment_ids` (1 for b and its `[SEP]`) and `padding_mask` (0 for padding).
-
-    Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert `run_classifier.py`; arXiv
-    1810.04805, section 3 and figure 2.
+    A row that is too long loses tokens from the end of its longer segment, one at a time, from b on a tie. An empty b
+    gets no second `[SEP]`. Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert
+    `run_classifier.py`; arXiv 1810.04805, section 3 and figure 2.
     """
     check_pad_to(pad_to)
     check_sequence_length(sequence_length, pair=segment_b is not None)
@@ -82,11 +78,7 @@ def row_lengths(segment: tf.RaggedTensor) -> tf.Tensor:
 
 
 def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes how many tokens of each segment `pack` keeps, int32 `[batch]`, in closed form.
-
-    Removing tokens one by one from the longer segment, from b on a tie, leaves b at most the smaller half of the room,
-    or all that a leaves free; and a at most the larger half, or all that b leaves free.
-    """
+    """Computes how many tokens of each segment `pack` keeps, int32 `[batch]`, in closed form."""
     added = tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
     room = sequence_length - added
     kept_a = tf.minimum(length_a, tf.maximum(room - length_b, room - room // 2))

@@ -1,8 +1,4 @@
-"""Random numbers that are a function of a key, a purpose and a position, and of nothing else.
-
-TensorFlow's stateless operations take one seed for a whole tensor, so that the numbers of a row depend on its index in
-the batch. Here every row has its own key, and integer arithmetic gives its numbers: the same in any batch, under
-parallel calls, in any process and in any version of TensorFlow.
+"""Random numbers that are a function of a key, a purpose and a position: the same in any batch and process.
 
 Source: SplitMix64, "Fast splittable pseudorandom number generators" (Steele, Lea and Flood, OOPSLA 2014), with the
 position as its counter.
@@ -20,11 +16,7 @@ _MANTISSA_BITS = 53  # of float64
 
 
 def random_bits(keys: tf.Tensor, purpose: tf.Tensor | int, count: tf.Tensor | int) -> tf.Tensor:
-    """Draws 64 random bits for each position of each row, uint64 `[batch, count]`.
-
-    Any int64 keys `[batch]` and integer purposes of at least 0 give unrelated numbers. A longer row starts with the
-    numbers of a shorter one.
-    """
+    """Draws 64 random bits per position, uint64 `[batch, count]`; other keys and purposes give unrelated numbers."""
     increment = tf.constant(_INCREMENT, tf.uint64)
     purpose = tf.cast(purpose, tf.uint64)
     streams = _finalize(_finalize(tf.bitcast(keys, tf.uint64)) + purpose * increment)  # [batch]
@@ -33,11 +25,7 @@ def random_bits(keys: tf.Tensor, purpose: tf.Tensor | int, count: tf.Tensor | in
 
 
 def integers_below(bits: tf.Tensor, limit: int) -> tf.Tensor:
-    """Converts random bits to uniform int64 integers from 0 to `limit` - 1, for a limit of 1 to 2**32.
-
-    The upper 32 bits are multiplied by the limit, and the upper half of the product is the integer: the relative
-    differences of the probabilities are below limit / 2**32.
-    """
+    """Converts random bits to uniform int64 integers from 0 to `limit` - 1, for a limit of 1 to 2**32."""
     if not 1 <= limit <= 2**32:
         raise ValueError(f"limit must be 1 to 2**32, so that 64 bits hold the product. Received: {limit}.")
     product = _shift_right(bits, 32) * tf.constant(limit, tf.uint64)

@@ -25,9 +25,7 @@ def check_tag(tag: str, scheme: str) -> None:
 def convert_tags(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
     """Converts the tags of one sentence, of any entity scheme, to another scheme, and repairs invalid sequences.
 
-    An entity starts at B- and S-, and also at an I- or E- that cannot continue the entity before it, because there is
-    none, it has another type, or E- or S- has ended it. So every tag but O belongs to one entity. These are the rules
-    of conlleval (CoNLL-2000 and CoNLL-2003), which seqeval follows unless it is strict.
+    An entity starts at B- and S-, and at an I- or E- that cannot continue the one before it, as in conlleval.
     """
     _check_scheme(scheme)
     if scheme == PLAIN:
@@ -56,9 +54,7 @@ def find_invalid_tags(tags: Sequence[str], scheme: str) -> list[int]:
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """Detects the scheme of the tags of sentences, in one pass.
 
-    Tags are plain if one of them is neither O nor B, I, E or S with or without a hyphen and a type. They are IOBES if
-    there is an E or S. IOB1 and IOB2 have the same tags, and a sentence may be valid in one and invalid in the other:
-    the scheme with fewer invalid tags is chosen, and IOB2 on a tie, such as without any entities.
+    Of IOB1 and IOB2, which have the same tags, the one with fewer invalid tags is chosen, and IOB2 on a tie.
     """
     prefixes: set[str] = set()
     num_invalid = {"IOB2": 0, "IOB1": 0}

@@ -11,11 +11,7 @@ MINIMUM_TENSORFLOW_TEXT = "2.21.1"  # setup.cfg has the same number
 
 
 def check_versions(tensorflow_version: str, tensorflow_text_version: str | None) -> None:
-    """Raises an ImportError unless tensorflow-text (None: not installed) is new enough and fits TensorFlow.
-
-    tensorflow-text's operations are compiled for one minor version of TensorFlow; under another one, loading them fails
-    with a message about an undefined symbol.
-    """
+    """Raises an ImportError unless tensorflow-text (None: not installed) is new enough and fits TensorFlow."""
     wanted = ".".join(tensorflow_version.split(".")[:2])
     requirement = f"tensorflow-text=={wanted}.*,>={MINIMUM_TENSORFLOW_TEXT}"
     command = f'Install it with: pip install "{requirement}"'

@@ -19,8 +19,7 @@ REQUIRED_TOKENS = (UNKNOWN_TOKEN, CLASSIFICATION_TOKEN, SEPARATOR_TOKEN, PADDING
 def load_vocabulary(path: PathLike) -> list[str]:
     """Reads a `vocab.txt` (UTF-8, one wordpiece per line) and returns its entries in the order of their ids.
 
-    Lines end at the line feed only (a Unicode-aware splitter would shift the ids of the multilingual and Chinese
-    vocabularies), and each is stripped of white space. Source: `load_vocab` in google-research/bert `tokenization.py`.
+    Lines end at the line feed only. Source: `load_vocab` in google-research/bert `tokenization.py`.
     """
     path = Path(path)
     if not path.is_file():
@@ -67,9 +66,5 @@ def check_vocabulary(vocabulary: Sequence[str]) -> list[str]:
 
 
 def is_lower_case_vocabulary(vocabulary: Sequence[str]) -> bool:
-    """Checks whether a vocabulary was made from lower-cased text, by the absence of the entry "A".
-
-    Right for all released checkpoints; a small vocabulary of your own may lack "A" by chance. Replaces
-    `validate_case_matches_checkpoint` in google-research/bert `tokenization.py`, which looks at the checkpoint's name.
-    """
+    """Checks whether a vocabulary was made from lower-cased text, by the absence of the entry "A"."""
     return "A" not in vocabulary

@@ -1,9 +1,4 @@
-"""`VocabularyLearner`: WordPiece vocabularies learned from word counts.
-
-Uses the trainer of Hugging Face `tokenizers`, which joins the most frequent pair of wordpieces until the vocabulary is
-full. From 90 novels (15.8 million words, 78,900 distinct) it learns 8,000 entries in 3 s, with 1.108 wordpieces per
-word on 10 other novels; tensorflow-text's learner takes 170 s, stops at 7,774 entries, and has 1.118.
-"""
+"""WordPiece vocabularies learned from word counts by the trainer of Hugging Face `tokenizers`."""
 
 import collections
 import math
@@ -28,13 +23,8 @@ _WORDS_PER_BATCH = 2**16
 class VocabularyLearner:
     """Learns a WordPiece vocabulary from word counts; the same counts always give the same vocabulary.
 
-    The entries are the special tokens, in the order of the released vocabularies (`[PAD]`, the unused ones, `[UNK]`,
-    `[CLS]`, `[SEP]`, `[MASK]`); every character; every character that occurs inside a word, with `##`; and joined
-    wordpieces, the most frequent pair first. So every counted word can be split, and becomes `[UNK]` only if it
-    contains a character that `limit_alphabet` dropped.
-
-    Source: BERT's own learner was not released; google-research/bert `README.md` names others instead. The special
-    tokens are those of its `vocab.txt`.
+    The entries are the special tokens in the order of the released vocabularies, every character, also with `##` where
+    it occurs inside a word, and joined wordpieces, the most frequent pair first.
     """
 
     def __init__(
@@ -71,9 +61,8 @@ class VocabularyLearner:
     def learn(self, word_counts: Mapping[str, int]) -> list[str]:
         """Learns a vocabulary from the counts of `WordCounter`, and logs what was left out.
 
-        No wordpieces are joined from words beyond the 2^21 most frequent, which bounds the memory to 2.5 GB, and from
-        words of more than 256 bytes, which the tokenizer does not accept as entries. Counts of more than 2^30
-        characters in all, which would overflow those of the trainer, are divided by one number.
+        To bound the memory, wordpieces are joined only from the 2^21 most frequent words, and from words of up to 256
+        bytes. Counts that would overflow those of the trainer are divided by one number.
         """
         _check_word_counts(word_counts)
         alphabet = self._select_alphabet(word_counts)

@@ -1,7 +1,4 @@
-"""Splitting of sequences that are too long for the model into overlapping windows.
-
-Source: the document spans of `convert_examples_to_features` in google-research/bert `run_squad.py`.
-"""
+"""Splitting of long sequences into windows (`convert_examples_to_features` in google-research/bert `run_squad.py`)."""
 
 from typing import NamedTuple
 
@@ -19,8 +16,7 @@ def split_into_windows(
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Splits each row into overlapping windows that cover it; a row that fits, even if empty, is one window.
 
-    `window_length` and `stride` (at most `window_length`) are ints or int32 tensors `[rows]`. Returns ragged ids
-    `[windows, (tokens)]` and int32 `[windows]`, ascending: the row of each window.
+    Returns ragged ids `[windows, (tokens)]` and the row of each window, int32 `[windows]`, ascending.
     """
     lengths = row_lengths(segment)
     window_length = tf.broadcast_to(window_length, tf.shape(lengths))
@@ -47,8 +43,8 @@ def first_tokens_of_windows(rows: tf.Tensor, stride: tf.Tensor | int) -> tf.Tens
 def has_max_context(windows: tf.RaggedTensor, first_tokens: tf.Tensor) -> tf.RaggedTensor:
     """Marks each token in the one window that gives it the most context, bool `[windows, (tokens)]`.
 
-    `first_tokens` is the index of each window's first token among the tokens of all rows, so that a token has the same
-    index in all windows that contain it. Source: `_check_is_max_context` of google-research/bert `run_squad.py`.
+    `first_tokens` is the index of each window's first token among the tokens of all rows. Source:
+    `_check_is_max_context` of google-research/bert `run_squad.py`.
     """
     lengths = row_lengths(windows)
     window = tf.cast(windows.value_rowids(), tf.int32)
@@ -69,11 +65,10 @@ def has_max_context(windows: tf.RaggedTensor, first_tokens: tf.Tensor) -> tf.Rag
 def split_pairs_into_windows(
     segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
-    """Splits segments into windows that `pack` does not truncate.
+    """Splits segments into windows that `pack` does not truncate; a pair's a is repeated before each window of b.
 
-    Of a pair, b is split and a is repeated before each of its windows; an a that leaves b less than half of the room is
-    truncated first, as `pack` would. `stride` is the number of tokens between the beginnings of windows, at most a
-    whole window; None is half a window. Returns the segments of the windows and the row of each window, ascending.
+    An a that leaves b less than half of the room is truncated first, as by `pack`. A `stride` of None is half a window.
+    Returns the segments of the windows and the row of each window, ascending.
     """
     if segment_b is None:
         window_length = tf.maximum(sequence_length - ADDED_TO_ONE_SEGMENT, 1)
@@ -111,8 +106,6 @@ def split_questions(
     max_query_length: int,
 ) -> QuestionWindows:
     """Splits contexts into overlapping windows, so that each fits into a row together with its question.
-
-    Questions are truncated to `max_query_length` tokens. The stride is at most a whole window.
 
     Differs from BERT: an empty context is one empty window; the original has none and then no answer to the question.
     """

@@ -11,8 +11,7 @@ from keras_bert.text.normalization import MAXIMUM_CHARACTERS_PER_WORD, SEPARATOR
 class WordCounter:
     """Counts the words that `BertTokenizer` splits into wordpieces, after its own normalization.
 
-    Memory grows by about 100 bytes per distinct word, and not with the texts. Words of more than
-    `max_characters_per_word` normalized characters are `[UNK]` for every vocabulary and are only counted together, in
+    Words of more than `max_characters_per_word` characters, always `[UNK]`, are only counted together, in
     `num_too_long`.
     """
 

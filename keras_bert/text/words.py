@@ -25,8 +25,7 @@ def split_words(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Splits documents at spaces, tabs, line ends and narrow no-break spaces, as SQuAD's answers count words.
 
     Returns the words and the int32 byte at which each starts, ragged [documents, (words)]. Source:
-    `read_squad_examples` in google-research/bert `run_squad.py`, which splits at no other character: a word may contain
-    a no-break space or a zero-width space.
+    `read_squad_examples` in google-research/bert `run_squad.py`, which splits at no other character.
     """
     words = as_text_tensor(texts)
     num_texts = tf.size(words, out_type=tf.int64)
@@ -50,10 +49,8 @@ def split_words(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
 def split_text(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Splits texts into words as in files of tagged sentences, with punctuation before and after a word apart.
 
-    A chunk between spaces loses the punctuation at its ends, each character of which is a word of its own; punctuation
-    inside it, as in `don't`, `U.S` and `e-mail`, stays. Chinese characters are words of their own. Returns words and
-    starts as `split_words` does. The character classes are `_is_punctuation` and `_is_chinese_char` in
-    google-research/bert `tokenization.py`.
+    Punctuation inside a word, as in `don't`, `U.S` and `e-mail`, stays. Chinese characters are words of their own.
+    Returns words and starts as `split_words` does.
     """
     chunks, starts = split_words(texts)
     characters, offsets = tf.strings.unicode_decode_with_offsets(chunks.values, "UTF-8", errors="replace")
@@ -100,10 +97,7 @@ def tokens_of_words(tokenizer: BertTokenizer, texts: Texts) -> tuple[tf.RaggedTe
 
 
 def tokenize_words(tokenizer: BertTokenizer, texts: Texts) -> WordTokens:
-    """Tokenizes documents as `tokenizer.tokenize` does, with each token's word and offsets.
-
-    Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
-    """
+    """Tokenizes documents as `tokenizer.tokenize` does, with each token's word and offsets."""
     words, starts = split_words(texts)
     tokens = tokenizer.tokenize_with_offsets(words.values)  # ragged tensors [words of all documents, (tokens)]
     word = tokens.token_ids.value_rowids()

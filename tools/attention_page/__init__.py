@@ -50,9 +50,7 @@ def check_size(num_layers, num_heads, length):
 def encode_weights(weights):
     """Stores attention weights in 8 bits each, as their square roots relative to the maximum of their row.
 
-    A weight p of a row with maximum m becomes round(255 sqrt(p / m)). Its error is at most sqrt(p m) / 255 + m / 510²,
-    which is 0 for the maximum and below 1/500 for all others, as p + m is at most 1. Uniform steps would not be more
-    accurate, and would lose the many small weights of a long text.
+    A weight p of a row with maximum m becomes round(255 sqrt(p / m)); the error is below 1/500.
     """
     maxima = weights.max(axis=-1).astype(np.float32)
     relative = weights / np.maximum(maxima, np.finfo(np.float32).tiny)[..., None]
