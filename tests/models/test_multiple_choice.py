@@ -1,14 +1,12 @@
-import shutil
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_bert.models.multiple_choice import BertMultipleChoice, serving_signatures
-from tests.toys import GOOD_WORDS, OTHER_WORDS, toy_encoder, toy_preprocessor
+from tests.models.golden import copy_checkpoint, read_ids
+from tests.toys import toy_encoder, toy_preprocessor
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
 QUESTIONS = {
     "prompt": ["the film was", "a plot", ""],
     "choices": [["good", "bad , and dull", "fine"], ["the film .", "", "lovely"], ["bad", "a good film", "poor"]],
@@ -23,11 +21,7 @@ def golden(shared, request):
 @pytest.fixture
 def folder(golden, tmp_path):
     """A Hugging Face folder with a layer for choices and a vocabulary of 200 words."""
-    for name in ("config.json", "model.safetensors"):
-        shutil.copyfile(golden / name, tmp_path / name)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    return tmp_path
+    return copy_checkpoint(golden, tmp_path)
 
 
 def toy_model(**arguments):
@@ -35,29 +29,14 @@ def toy_model(**arguments):
 
 
 def test_logits_equal_hugging_face(shared, golden, folder):
-    inputs = np.load(shared / "golden" / "hf_tiny" / "inputs.npz")
+    ids = read_ids(shared / "golden" / "hf_tiny", prefix="mc_")
     model = BertMultipleChoice.from_checkpoint(folder, sequence_length=32)
-    ids = {
-        "token_ids": inputs["mc_input_ids"],
-        "segment_ids": inputs["mc_token_type_ids"],
-        "padding_mask": inputs["mc_attention_mask"],
-    }
     np.testing.assert_allclose(model(ids), np.load(golden / "outputs.npz")["logits"], atol=1e-5)
     assert not model.checkpoint_report.random
     assert not model.checkpoint_report.unused
 
 
-def test_a_checkpoint_comes_back(folder, tmp_path):
-    model = BertMultipleChoice.from_checkpoint(folder, sequence_length=32, dropout=0.25)
-    again = BertMultipleChoice.from_checkpoint(model.save_checkpoint(tmp_path / "again"), sequence_length=32)
-    variables = again.variables_by_path()
-    for path, variable in model.variables_by_path().items():
-        np.testing.assert_array_equal(variable, variables[path])
-    assert not again.checkpoint_report.random
-    assert again.dropout.rate == 0.25
-
-
-def test_each_choice_is_scored_by_itself():
+def test_scores_each_choice_independently():
     model = toy_model()
     logits = model.predict(QUESTIONS)
     for row, (prompt, choices) in enumerate(zip(QUESTIONS["prompt"], QUESTIONS["choices"], strict=True)):
@@ -68,13 +47,13 @@ def test_each_choice_is_scored_by_itself():
     assert model.choose(QUESTIONS, batch_size=2) == logits.argmax(axis=1).tolist()
 
 
-def test_any_number_of_choices():
+def test_accepts_any_number_of_choices():
     model = toy_model()
     two = {"prompt": QUESTIONS["prompt"], "choices": [choices[:2] for choices in QUESTIONS["choices"]]}
     np.testing.assert_allclose(model.predict(two), model.predict(QUESTIONS)[:, :2], atol=1e-5)
 
 
-def test_the_loss_is_that_of_numpy():
+def test_loss_equals_numpy():
     logits = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
     labels, weights = np.array([0, 3, 1], "int32"), np.array([1.0, 2.0, 0.0], "float32")
     model = toy_model()
@@ -84,36 +63,7 @@ def test_the_loss_is_that_of_numpy():
     assert weight == model.loss_weights(labels, weights)["loss"] == 3
 
 
-def telling_questions(number, seed=0):
-    """Questions of which the right choice is the one with a good word."""
-    generator = np.random.default_rng(seed)
-    prompts, choices, labels = [], [], []
-    for _ in range(number):
-        label = int(generator.integers(3))
-        prompts.append(" ".join(generator.choice(OTHER_WORDS, generator.integers(1, 4))))
-        words = [list(generator.choice(OTHER_WORDS, generator.integers(1, 4))) for _ in range(3)]
-        words[label].append(str(generator.choice(GOOD_WORDS)))
-        choices.append([" ".join(choice) for choice in words])
-        labels.append(label)
-    return {"prompt": prompts, "choices": choices}, labels
-
-
-@pytest.mark.slow
-def test_keras_fits_it():
-    model = toy_model()
-    model.compile(keras.optimizers.Adam(3e-3))
-    history = model.fit(
-        *telling_questions(64), epochs=12, verbose=0, batch_size=16, validation_data=telling_questions(9, 1)
-    )
-    assert history.history["loss"][-1] < 0.5 * history.history["loss"][0]
-    assert history.history["val_accuracy"][-1] > 0.8
-    questions, labels = telling_questions(20, 2)
-    assert np.mean(np.equal(model.choose(questions), labels)) > 0.8
-    results = model.evaluate(questions, labels, batch_size=7, verbose=0, return_dict=True)
-    assert results["accuracy"] == pytest.approx(np.mean(np.equal(model.choose(questions), labels)))
-
-
-def test_a_saved_model_comes_back(tmp_path):
+def test_saves_and_loads_as_keras_file(tmp_path):
     model = toy_model(dropout=0.3)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
@@ -121,40 +71,25 @@ def test_a_saved_model_comes_back(tmp_path):
     assert again.dropout.rate == 0.3
 
 
-def test_the_export_chooses_alike(tmp_path):
-    model = toy_model()
-    loaded = tf.saved_model.load(str(model.export(tmp_path / "1")))
-    prompts, choices = tf.constant(QUESTIONS["prompt"]), tf.constant(QUESTIONS["choices"])
-    served = loaded.signatures["serving_default"](prompt=prompts, choices=choices)
-    logits = model.predict(QUESTIONS)
-    logits[1, 1] = -np.inf  # an empty choice beside others that are not
-    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
-    assert served["choice"].numpy().tolist() == expected.argmax(axis=1).tolist()
-    texts = [choices[row][choice].numpy() for row, choice in enumerate(served["choice"].numpy())]
-    assert served["text"].numpy().tolist() == texts
-    all_empty = loaded.signatures["serving_default"](prompt=prompts[:1], choices=tf.constant([["", ""]]))
+def test_exported_questions_may_have_empty_or_fewer_choices(tmp_path):
+    loaded = tf.saved_model.load(str(toy_model().export(tmp_path / "1")))
+    all_empty = loaded.signatures["serving_default"](prompt=tf.constant(["a"]), choices=tf.constant([["", ""]]))
     np.testing.assert_allclose(all_empty["probabilities"], [[0.5, 0.5]], atol=1e-5)
-
-    batch = model.tokenize(QUESTIONS).batch(tf.range(3))
-    of_ids = loaded.signatures["tokens"](**batch)
-    np.testing.assert_allclose(of_ids["probabilities"][0], served["probabilities"][0], atol=1e-5)
 
     def example(prompt, choices):
         features = {
-            "prompt": tf.train.Feature(bytes_list=tf.train.BytesList(value=[prompt.encode()])),
-            "choices": tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in choices])),
+            "prompt": tf.train.Feature(bytes_list=tf.train.BytesList(value=[prompt])),
+            "choices": tf.train.Feature(bytes_list=tf.train.BytesList(value=choices)),
         }
         return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
-    # The second question has one choice less than the first one.
-    examples = [example("the film was", QUESTIONS["choices"][0]), example("a plot", ["the film .", "bad"])]
-    of_examples = loaded.signatures["examples"](examples=tf.constant(examples))
-    np.testing.assert_allclose(of_examples["probabilities"][0], served["probabilities"][0], atol=1e-5)
-    assert of_examples["probabilities"][1, 2] == 0
+    examples = [example(b"the film was", [b"good", b"bad", b"fine"]), example(b"a plot", [b"the film .", b"bad"])]
+    answers = loaded.signatures["examples"](examples=tf.constant(examples))
+    assert (answers["probabilities"][0].numpy() > 0).all()
+    assert answers["probabilities"][1, 2] == 0
 
 
-def test_no_questions_are_answered_but_not_questions_without_choices():
+def test_serves_empty_requests_but_no_questions_without_choices():
     signatures = serving_signatures(toy_model())
     answers = signatures["examples"][0]({"examples": tf.constant([], tf.string)})
     assert {name: len(values) for name, values in answers.items()} == {"choice": 0, "probabilities": 0, "text": 0}
@@ -171,7 +106,7 @@ def test_no_questions_are_answered_but_not_questions_without_choices():
             signatures[name][0](inputs)
 
 
-def test_what_cannot_be_is_refused(tmp_path):
+def test_rejects_invalid_inputs(tmp_path):
     model = toy_model()
     with pytest.raises(ValueError, match="pooler"):
         BertMultipleChoice(toy_encoder(with_pooler=False))

@@ -1,19 +1,15 @@
-import shutil
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
-from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_bert.export.serving_files import WARMUP_FILE
 from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
-from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS, VOCABULARY, toy_encoder
+from tests.models.golden import copy_checkpoint, read_ids
+from tests.toys import VOCABULARY, toy_encoder, toy_reviews
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
 TAGS = ["O", "B-good", "I-good", "B-bad", "I-bad"]
 SENTENCES = [["good", "lovely", "film"], ["\u200b"], ["a", "plot", "goodly", "bad"] * 20, [".", "dull"]]
 
@@ -26,11 +22,7 @@ def golden(shared, request):
 @pytest.fixture
 def folder(golden, tmp_path):
     """A Hugging Face folder with a layer for tags and a vocabulary of 200 words."""
-    for name in ("config.json", "model.safetensors"):
-        shutil.copyfile(golden / name, tmp_path / name)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    return tmp_path
+    return copy_checkpoint(golden, tmp_path)
 
 
 def preprocessor(**arguments):
@@ -44,37 +36,16 @@ def toy_model(**arguments):
     )
 
 
-def telling_sentences(number, seed=0):
-    """Sentences in which runs of good and of bad words are entities."""
-    generator = np.random.default_rng(seed)
-    sentences, tags = [], []
-    for _ in range(number):
-        words, of_words = [], []
-        for _ in range(int(generator.integers(1, 5))):
-            kind, vocabulary = [("good", GOOD_WORDS), ("bad", BAD_WORDS), (None, OTHER_WORDS)][generator.integers(3)]
-            run = generator.choice(vocabulary, generator.integers(1, 4)).tolist()
-            if kind is not None:
-                words.append("the")
-                of_words.append("O")
-            words += run
-            of_words += ["O" if kind is None else f"{'I' if place else 'B'}-{kind}" for place in range(len(run))]
-        sentences.append(words)
-        tags.append(of_words)
-    return sentences, tags
-
-
 def test_logits_equal_hugging_face(shared, golden, folder):
-    inputs = np.load(shared / "golden" / "hf_tiny" / "inputs.npz")
+    ids = read_ids(shared / "golden" / "hf_tiny")
     model = BertTokenClassifier.from_checkpoint(folder, sequence_length=32)
-    mask = inputs["attention_mask"]
-    ids = {"token_ids": inputs["input_ids"], "segment_ids": inputs["token_type_ids"], "padding_mask": mask}
     np.testing.assert_allclose(model(ids), np.load(golden / "outputs.npz")["logits"], atol=1e-5)
     assert model.labels == ["0", "1", "2", "3", "4"]
     assert not model.checkpoint_report.random
     assert not model.checkpoint_report.unused
 
 
-def test_a_checkpoint_comes_back_with_its_tags(folder, tmp_path):
+def test_saves_and_loads_checkpoints_with_labels(folder, tmp_path):
     model = BertTokenClassifier.from_checkpoint(folder, labels=TAGS, sequence_length=32, dropout=0.25)
     assert not model.checkpoint_report.random  # a layer without names fits any names, if there are as many
     again = BertTokenClassifier.from_checkpoint(model.save_checkpoint(tmp_path / "again"), sequence_length=32)
@@ -88,7 +59,7 @@ def test_a_checkpoint_comes_back_with_its_tags(folder, tmp_path):
     assert any(path.startswith("token_logits/") for path in other.checkpoint_report.random)
 
 
-def test_the_loss_is_that_of_the_labelled_tokens():
+def test_loss_ignores_unlabeled_tokens():
     logits = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     labels, weights = np.array([[-1, 4, 2], [0, -1, -1]], "int32"), np.array([2.0, 1.0], "float32")
     model = toy_model()
@@ -99,7 +70,7 @@ def test_the_loss_is_that_of_the_labelled_tokens():
     assert weight == model.loss_weights(labels, weights)["loss"] == 5
 
 
-def test_every_word_is_tagged_at_its_first_piece():
+def test_tags_words_at_their_first_wordpiece():
     model = toy_model()
     tokenized = model.tokenize_sentences(SENTENCES)
     logits = model.predict_logits(tokenized, batch_size=3)
@@ -111,17 +82,17 @@ def test_every_word_is_tagged_at_its_first_piece():
 
 
 @pytest.fixture(scope="module")
-def trained():
-    model = toy_model()
-    model.compile(keras.optimizers.Adam(5e-3))
-    history = model.fit(
-        *telling_sentences(300), epochs=16, batch_size=16, verbose=0, validation_data=telling_sentences(9, 1)
-    )
-    assert history.history["val_loss"][-1] < 0.5 * history.history["val_loss"][0]
-    return model
+def model():
+    return toy_model()
 
 
-def test_accuracy_is_that_of_words(tmp_path):
+@pytest.fixture(scope="module")
+def signatures(model, tmp_path_factory):
+    loaded = tf.saved_model.load(str(model.export(tmp_path_factory.mktemp("export") / "1")))
+    return {"model": loaded, **loaded.signatures}  # which do not keep the model alive
+
+
+def test_accuracy_ignores_unlabeled_tokens(tmp_path):
     model = toy_model()
     generator = np.random.default_rng(0)
     ids, labels = {"token_ids": generator.integers(4, 20, [9, 5])}, generator.integers(-1, 5, [9, 5])
@@ -135,28 +106,12 @@ def test_accuracy_is_that_of_words(tmp_path):
     assert again.evaluate(ids, labels, verbose=0)[1] == pytest.approx(expected)
 
 
-@pytest.mark.slow
-def test_keras_fits_it(trained):
-    sentences, tags = telling_sentences(40, 2)
-    right = [
-        found == tag
-        for pair in zip(trained.predict_tags(sentences), tags, strict=True)
-        for found, tag in zip(*pair, strict=True)
-    ]
-    assert np.mean(right) > 0.9
-    loss, accuracy = trained.evaluate(sentences, tags, verbose=0)
-    assert loss < 0.5
-    assert accuracy == pytest.approx(np.mean(right))
-
-
-@pytest.mark.slow
-def test_the_export_tags_alike(trained, tmp_path):
-    loaded = tf.saved_model.load(str(trained.export(tmp_path / "1")))
-    sentences, _ = telling_sentences(30, 3)
+def test_export_equals_predicted_tags_and_entities(model, signatures):
+    sentences = [text.split() for text in toy_reviews(30)[0]]
     sentences += [["good"] * 70, []]  # longer than the model, and empty
     texts = [" ".join(words) for words in sentences]
-    served = {name: values.numpy() for name, values in loaded.signatures["words"](words=tf.constant(texts)).items()}
-    expected = trained.predict_tags(sentences)
+    served = {name: values.numpy() for name, values in signatures["words"](words=tf.constant(texts)).items()}
+    expected = model.predict_tags(sentences)
     for row, tags in enumerate(expected):
         count = served["word_count"][row]
         assert [tag.decode() for tag in served["tags"][row][:count]] == tags
@@ -172,41 +127,17 @@ def test_the_export_tags_alike(trained, tmp_path):
         assert found == get_entities(tags)
 
 
-@pytest.mark.slow
-def test_texts_are_parted_and_their_places_are_right(trained, tmp_path):
-    loaded = tf.saved_model.load(str(trained.export(tmp_path / "1")))
+def test_offsets_of_words_and_entities(model, signatures):
     texts = ["The «good» film, (bad).", "", "été good"]
-    served = loaded.signatures["serving_default"](text=tf.constant(texts))
+    served = signatures["serving_default"](text=tf.constant(texts))
     assert served["words"][0].numpy().tolist()[:3] == [b"The", "«".encode(), b"good"]
-    described = trained.tag(texts)
+    described = model.tag(texts)
+    assert described[0]["entities"]
     for row, text in enumerate(texts):
         words = described[row]["words"]
         assert len(words) == served["word_count"][row]
-        assert [text[word["start"] : word["end"]] for word in words] == [word["text"] for word in words]
-        first, last = served["start_bytes"][row].numpy(), served["end_bytes"][row].numpy()
-        spans = zip(first[: len(words)], last[: len(words)], strict=True)
-        assert [text.encode()[start:end].decode() for start, end in spans] == [word["text"] for word in words]
-        for entity in described[row]["entities"]:
-            assert text[entity["start"] : entity["end"]] == entity["text"]
-    assert {"good", "bad"} <= {entity["type"] for entity in described[0]["entities"]}
-    example = tf.train.Example(
-        features=tf.train.Features(
-            feature={"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[texts[0].encode()]))}
-        )
-    )
-    of_examples = loaded.signatures["examples"](examples=tf.constant([example.SerializeToString()]))
-    assert of_examples["tags"][0].numpy().tolist() == served["tags"][0].numpy().tolist()[: served["word_count"][0]]
-    batch = trained.tokenize([["good", "film"]]).batch(tf.range(1))
-    assert loaded.signatures["tokens"](**batch)["probabilities"].shape == (1, 4, 5)
-
-
-def test_every_signature_is_warmed_up(tmp_path):
-    folder = toy_model().export(tmp_path / "1")
-    records = tf.data.TFRecordDataset(str(folder / WARMUP_FILE)).as_numpy_iterator()
-    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
-    names = [request.model_spec.signature_name for request in requests]
-    assert names == ["serving_default", "tokens", "examples", "words"] * 2
-    assert list(requests[3].inputs) == ["words"]
+        for item in words + described[row]["entities"]:
+            assert text[item["start"] : item["end"]] == item["text"]
 
 
 def test_parts_of_speech_have_no_entities():
@@ -214,7 +145,7 @@ def test_parts_of_speech_have_no_entities():
     assert list(model.tag(["a film"])[0]) == ["words"]
 
 
-def test_a_saved_model_comes_back(tmp_path):
+def test_saves_and_loads_as_keras_file(tmp_path):
     model = toy_model(dropout=0.3, preprocessor=preprocessor(stride=4))
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
@@ -222,7 +153,7 @@ def test_a_saved_model_comes_back(tmp_path):
     assert again.predict_tags(SENTENCES) == model.predict_tags(SENTENCES)
 
 
-def test_what_cannot_be_is_refused():
+def test_rejects_invalid_inputs():
     model = toy_model()
     for sentences in ("a text", ["a text"], [b"a text"]):
         with pytest.raises(ValueError, match=r"`tag` takes raw texts\. Number 0 is a text: b?'a text'"):
@@ -247,7 +178,7 @@ def test_what_cannot_be_is_refused():
         toy_model(labels=["O", "O"])
 
 
-def test_a_checkpoint_of_another_head_has_no_tags(tmp_path):
+def test_rejects_checkpoints_of_other_heads(tmp_path):
     toy_encoder().save_checkpoint(tmp_path / "bert", BertTokenizer(VOCABULARY, lower_case=True))
     with pytest.raises(ValueError, match="no token classifier"):
         BertTokenClassifier.from_checkpoint(tmp_path / "bert")

@@ -1,0 +1,26 @@
+"""Inputs and checkpoints of Hugging Face's tiny models, whose outputs are stored as goldens."""
+
+import shutil
+
+import numpy as np
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+
+
+def read_ids(folder, prefix=""):
+    """The stored inputs of the goldens in a folder, by this package's names."""
+    inputs = np.load(folder / "inputs.npz")
+    return {
+        "token_ids": inputs[f"{prefix}input_ids"],
+        "segment_ids": inputs[f"{prefix}token_type_ids"],
+        "padding_mask": inputs[f"{prefix}attention_mask"],
+    }
+
+
+def copy_checkpoint(golden, folder):
+    """Copies a checkpoint, and adds a vocabulary of 200 words."""
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(golden / name, folder / name)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return folder
