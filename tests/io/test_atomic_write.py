@@ -88,13 +88,6 @@ def test_a_folder_appears_when_it_is_complete(tmp_path):
     assert names(path.parent) == ["folder"]
 
 
-def test_an_error_deletes_the_unfinished_folder(tmp_path):
-    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "folder") as folder:
-        (folder / "file").touch()
-        raise RuntimeError
-    assert not names(tmp_path)
-
-
 def test_a_folder_replaces_only_an_empty_folder(tmp_path):
     path = tmp_path / "folder"
     path.mkdir()

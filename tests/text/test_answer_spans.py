@@ -58,22 +58,6 @@ def test_answers_are_cut_from_the_context(preprocessor):
     assert len(set(repeated)) == len(repeated)
 
 
-def test_graph_equals_eager_mode(preprocessor):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
-    def answer(questions, contexts):
-        prepared = preprocessor(questions, contexts)
-        logits = tf.cast(prepared.inputs["token_ids"] % 7, tf.float32)
-        return find_answers(prepared, contexts, logits, -logits, 3)
-
-    in_graph = answer(tf.constant(QUESTIONS), tf.constant(CONTEXTS))
-    eager = answer.python_function(tf.constant(QUESTIONS), tf.constant(CONTEXTS))
-    for found, expected in zip(in_graph, eager, strict=True):
-        assert found.numpy().tolist() == expected.numpy().tolist()
-    empty = answer(tf.constant([], tf.string), tf.constant([], tf.string))
-    assert empty.texts.shape == [0, 3]
-    assert empty.null_scores.shape == [0]
-
-
 def test_white_space_in_an_answer_becomes_one_space(preprocessor):
     contexts = ["in\n\tthe year \u202f  1066"]
     prepared = preprocessor(["Where?"], contexts)

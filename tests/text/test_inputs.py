@@ -10,18 +10,12 @@ from keras_bert.text.inputs import as_text_tensor
     ("texts", "shape"),
     [
         ("a", []),
-        (b"a", []),
         (["a", "b"], [2]),
-        (("a", "b"), [2]),
         (np.array(["a", "é"]), [2]),
         (np.array(["a", b"b"], dtype=object), [2]),
-        (np.array("a"), []),
         (pd.Series(["a", "é"], index=[7, 3]), [2]),
-        (pd.Series(["a", "é"], dtype="category"), [2]),
         (tf.constant(["a"]), [1]),
         ([], [0]),
-        (np.array([]), [0]),
-        (pd.Series([], dtype=object), [0]),
     ],
 )
 def test_accepted_forms_of_text(texts, shape):
@@ -35,13 +29,10 @@ def test_accepted_forms_of_text(texts, shape):
     [
         None,
         5,
-        [1, 2],
         np.array([1.5]),
         ["a", None],
-        ["a", 1],
         ["a", float("nan")],
         pd.Series(["a", None]),
-        pd.Series([1, 2]),
         {"text": "a"},
         tf.ragged.constant([["a"]]),
     ],

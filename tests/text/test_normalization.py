@@ -25,10 +25,6 @@ def test_invalid_bytes_are_dropped_as_in_python():
     assert decoded == [[ord(character) for character in text.decode("utf-8", "ignore")] for text in texts]
 
 
-def test_nul_does_not_cut_a_text():
-    assert normalize(b"\0Ab\0\xc3\x89") == b"abe"
-
-
 def test_white_space_becomes_space_and_controls_are_removed():
     assert clean(tf.constant(["a\tb\u3000c\u2028d\x85e\u200bf\ufffdg\x7fh"])).numpy().tolist() == [b"a b c defgh"]
 

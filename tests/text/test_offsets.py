@@ -54,11 +54,6 @@ def test_fuzzed_bytes_with_other_arguments(vocabularies, code_point_rows, argume
     assert_equals_reference(tokenizer, texts, True, **arguments)
 
 
-def test_invalid_bytes(tokenizers):
-    generator = random.Random(23)
-    assert_equals_reference(tokenizers["cased"], [invalid_bytes(generator) for _ in range(2_000)], False)
-
-
 def test_reference_decodes_like_python():
     generator = random.Random(24)
     for text in [invalid_bytes(generator) for _ in range(5_000)]:

@@ -1,6 +1,5 @@
 import json
 
-import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -27,12 +26,6 @@ def test_offsets_locate_every_context_token(preprocessor):
             assert prepared.may_end[window, position]
         assert tf.math.count_nonzero(prepared.may_end[window]) == len(prepared.start_bytes[window])
     assert tf.math.count_nonzero(prepared.may_start) == sum(map(len, tokenizer.tokenize(CONTEXTS)))
-
-
-def test_accepts_pandas_columns(preprocessor):
-    table = pd.DataFrame({"question": QUESTIONS, "context": CONTEXTS})
-    found, expected = preprocessor(table["question"], table["context"]), preprocessor(QUESTIONS, CONTEXTS)
-    assert (found.inputs["token_ids"].numpy() == expected.inputs["token_ids"].numpy()).all()
 
 
 def test_unequal_numbers_are_refused(preprocessor):

@@ -66,7 +66,6 @@ def test_an_invalid_sentence_does_not_change_the_scheme(scheme):
     ("sentences", "scheme"),
     [
         ([["O", "O"]], "IOB2"),
-        ([["O"], ["NOUN"]], "plain"),
         ([["B-a", "B-"]], "plain"),
         ([["B-a", "L-a"]], "plain"),
         ([["O", "S-a"]], "IOBES"),

@@ -1,16 +1,10 @@
-import gzip
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.pack import pack, packed_lengths
+from keras_bert.text.pack import packed_lengths
 from keras_bert.text.windows import split_into_windows, split_pairs_into_windows, split_questions
-from keras_bert.text.words import tokenize_words
 from tests.reference import windows as reference
-
-GOLDEN_NAMES = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
 
 
 def ragged(rows):
@@ -33,12 +27,6 @@ def test_window_length_and_stride_per_row():
     windows, _ = split_into_windows(ragged(rows), tf.constant([4, 9]), tf.constant([3, 5]))
     expected = reference.split_into_windows(rows[0], 4, 3) + reference.split_into_windows(rows[1], 9, 5)
     assert windows.to_list() == expected
-
-
-def test_empty_batches():
-    windows, rows = split_into_windows(ragged([]), 4, 2)
-    assert windows.shape[0] == rows.shape[0] == 0
-    assert split_questions(ragged([]), ragged([]), 40, 9, 3).rows.shape == [0]
 
 
 def test_windows_of_single_segments():
@@ -95,35 +83,3 @@ def test_question_windows_equal_the_reference(sequence_length, stride, max_query
         spans = list(zip(first_tokens, map(len, expected), strict=True))
         assert result.is_max_context[part].to_list() == reference.is_max_context(spans)
     assert window == result.rows.shape[0]
-
-
-@pytest.mark.parametrize("name", ["v1.1_train", "v1.1_predict", "v2.0_train", "v2.0_predict"])
-@pytest.mark.parametrize("sequence_length, stride", [(128, 64), (384, 128)])
-def test_question_windows_equal_the_golden_features(shared, tokenizers, name, sequence_length, stride):
-    def read(file):
-        lines = gzip.decompress((shared / "golden" / "squad" / file).read_bytes()).decode().split("\n")
-        return [json.loads(line) for line in lines if line]
-
-    examples = read(f"{name}_examples.jsonl.gz")
-    features = read(f"{name}_uncased_len{sequence_length}_stride{stride}_features.jsonl.gz")
-    tokenizer = tokenizers["uncased"]
-    contexts = tokenize_words(tokenizer, [" ".join(example["doc_tokens"]) for example in examples])
-    questions = tokenizer.tokenize([example["question_text"] for example in examples])
-    windows = split_questions(questions, contexts.token_ids, sequence_length, stride, 64)
-    packed = pack(
-        windows.questions,
-        windows.contexts,
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
-        pad_id=tokenizer.pad_id,
-        sequence_length=sequence_length,
-    )
-    for name, golden_name in GOLDEN_NAMES.items():
-        assert packed[name].numpy().tolist() == [feature[golden_name] for feature in features]
-    assert windows.rows.numpy().tolist() == [feature["example_index"] for feature in features]
-    words = contexts.words.to_list()
-    for window, feature in enumerate(features):
-        first = int(windows.first_tokens[window])
-        last = first + int(windows.contexts.row_lengths()[window])
-        assert words[feature["example_index"]][first:last] == list(feature["token_to_orig_map"].values())
-        assert windows.is_max_context[window].numpy().tolist() == list(feature["token_is_max_context"].values())

@@ -39,20 +39,6 @@ def test_windows_and_positions_equal_the_reference(toy, sequence_length, stride)
     assert len(positions) == sum(map(len, sequences))  # no word is lost, even without any token
 
 
-def test_graph_equals_eager_mode(toy):
-    preprocessor = BertWordPreprocessor(toy, 8)
-    words = tf.ragged.constant([["playing", "\u200b"], []], tf.string, ragged_rank=1)
-    graph = tf.function(preprocessor, input_signature=[tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)])
-    for found, expected in zip(tf.nest.flatten(graph(words)), tf.nest.flatten(preprocessor(words)), strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_empty_batch(toy):
-    words = tf.RaggedTensor.from_row_lengths(tf.constant([], tf.string), tf.constant([], tf.int64))
-    prepared = BertWordPreprocessor(toy)(words)
-    assert prepared.inputs["token_ids"].shape[0] == prepared.positions.shape[0] == 0
-
-
 def test_config_round_trip(toy):
     config = BertWordPreprocessor(toy, 12, 3).get_config()
     assert BertWordPreprocessor.from_config(config).get_config() == config

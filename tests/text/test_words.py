@@ -73,12 +73,6 @@ def test_words_equal_the_reference(texts, split, reference):
     assert found == [reference(text) for text in texts]
 
 
-def test_long_text_is_split():
-    words, starts = split_words(["one two\t" * 100_000])
-    assert words.row_lengths().numpy().tolist() == [200_000]
-    np.testing.assert_array_equal(starts.values, np.arange(200_000) * 4)
-
-
 @pytest.mark.parametrize("name", ["uncased", "cased", "chinese"])
 def test_tokens_equal_those_of_the_whole_text(tokenizers, texts, name):
     result = tokenize_words(tokenizers[name], texts)
@@ -101,9 +95,3 @@ def test_every_token_lies_in_its_word(tokenizers, texts):
         lengths = np.array([len(word) for word in words[row].numpy()], int)[indices]
         assert (first <= result.start_bytes[row].numpy()).all()
         assert (result.end_bytes[row].numpy() <= first + lengths).all()
-
-
-def test_empty_batch(tokenizers):
-    empty = np.zeros([0], object)
-    assert tokenize_words(tokenizers["uncased"], empty).words.shape[0] == 0
-    assert split_text(empty)[0].shape[0] == 0

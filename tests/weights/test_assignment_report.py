@@ -8,21 +8,14 @@ from tests.weights.conftest import SIZES
 ENCODER = expected_encoder_shapes(SIZES)
 
 
-def test_all_is_read(hugging_face_folder):
-    report = report_assignment(read_checkpoint(hugging_face_folder.write()), ENCODER)
-    assert list(report.read) == list(ENCODER)
-    assert report.random == () and report.unused == ()
-    assert report.read["encoder/pooler/bias"] == ("bert.pooler.dense.bias",)
-
-
-def test_a_new_head_stays_random_and_the_old_one_is_not_used(hugging_face_folder):
+def test_new_head_stays_random_and_old_head_is_unused(hugging_face_folder):
     checkpoint = read_checkpoint(hugging_face_folder.with_classifier().write())
     report = report_assignment(checkpoint, ENCODER | {"span_logits/kernel": (4, 2)})
     assert report.random == ("span_logits/kernel",)
     assert report.unused == ("classifier.bias", "classifier.weight")
 
 
-def test_the_text_names_everything(hugging_face_folder):
+def test_text_lists_all_variables(hugging_face_folder):
     hugging_face_folder.tensors["other.bias"] = hugging_face_folder.tensors["bert.pooler.dense.bias"]
     checkpoint = read_checkpoint(hugging_face_folder.write())
     lines = str(report_assignment(checkpoint, {**ENCODER, "logits/bias": (3,)})).split("\n")
@@ -37,14 +30,7 @@ def test_the_text_names_everything(hugging_face_folder):
     assert "  unused  other.bias" in lines
 
 
-def test_optimizer_slots_are_one_number(shared):
-    checkpoint = read_checkpoint(shared / "data" / "checkpoints" / "tf1_tiny")
-    report = report_assignment(checkpoint, expected_encoder_shapes(checkpoint.encoder_arguments))
-    assert f"{checkpoint.skipped_optimizer_slots} optimizer slots skipped" in str(report)
-    assert "adam_m" not in str(report)
-
-
-def test_a_misfit_names_file_tensor_expected_and_found(hugging_face_folder):
+def test_names_tensors_that_do_not_fit(hugging_face_folder):
     checkpoint = read_checkpoint(hugging_face_folder.with_classifier(3).write())
     with pytest.raises(ValueError) as caught:
         report_assignment(checkpoint, {**ENCODER, "logits/kernel": (4, 5), "logits/bias": (5,)})

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
+from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json
 from tests.weights.conftest import SIZES
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}
@@ -13,7 +13,7 @@ def arguments_of(tmp_path, **changes):
     return parse_encoder_arguments(CONFIG | changes, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
-def test_defaults_of_what_a_file_may_leave_out(tmp_path):
+def test_optional_fields_have_defaults(tmp_path):
     arguments = arguments_of(tmp_path)
     assert arguments == {
         **SIZES,
@@ -25,21 +25,15 @@ def test_defaults_of_what_a_file_may_leave_out(tmp_path):
     }
 
 
-def test_what_the_file_says_is_kept_and_other_fields_are_not(tmp_path):
-    arguments = arguments_of(tmp_path, hidden_dropout_prob=0, layer_norm_eps=1e-5, pooler_type="first_token_transform")
-    assert (arguments["hidden_dropout_prob"], arguments["layer_norm_eps"]) == (0.0, 1e-5)
-    assert "pooler_type" not in arguments
-
-
 @pytest.mark.parametrize("field", [*SIZES, "hidden_act"])
-def test_a_missing_field_is_named(tmp_path, field):
+def test_names_missing_field(tmp_path, field):
     config = {name: value for name, value in CONFIG.items() if name != field}
     with pytest.raises(ValueError, match=rf"bert_config.json: the fields \['{field}'\] are missing"):
         parse_encoder_arguments(config, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "4", True, None])
-def test_an_impossible_size_is_named(tmp_path, value):
+def test_rejects_invalid_size(tmp_path, value):
     with pytest.raises(ValueError, match=r"bert_config.json: hidden_size must be an integer of at least 1; found"):
         arguments_of(tmp_path, hidden_size=value)
 
@@ -50,22 +44,18 @@ def test_heads_must_divide_the_width(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["swish", None, ["gelu"]])
-def test_an_unknown_activation_is_refused(tmp_path, value):
+def test_rejects_unknown_activation(tmp_path, value):
     with pytest.raises(ValueError, match=r"hidden_act must be one of \['gelu', 'relu'\]; found"):
         arguments_of(tmp_path, hidden_act=value)
 
 
 @pytest.mark.parametrize("value", [1, -0.1, "0.1", True, float("nan")])
-def test_an_impossible_rate_is_named(tmp_path, value):
+def test_rejects_invalid_rate(tmp_path, value):
     with pytest.raises(ValueError, match=r"hidden_dropout_prob must be a number in \[0, 1\); found"):
         arguments_of(tmp_path, hidden_dropout_prob=value)
 
 
-def test_a_rate_that_is_null_is_the_default(tmp_path):
-    assert read_rate({"classifier_dropout": None}, "classifier_dropout", tmp_path, 0.25) == 0.25
-
-
-def test_a_missing_file_says_what_the_folder_holds(tmp_path):
+def test_missing_file_lists_the_folder(tmp_path):
     (tmp_path / "other.txt").write_text("")
     with pytest.raises(
         FileNotFoundError, match=r"config.json: there is no such file; the folder contains \['other.txt'\]"
@@ -74,13 +64,13 @@ def test_a_missing_file_says_what_the_folder_holds(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"version https://git-lfs", b"\xff\xfe{}"])
-def test_a_file_that_is_not_json_is_named_with_its_size(tmp_path, content):
+def test_rejects_file_that_is_not_json(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match=rf"config.json: not JSON .*{len(content)} bytes"):
         read_json(tmp_path / "config.json")
 
 
-def test_json_that_is_no_object_is_refused(tmp_path):
+def test_rejects_json_that_is_not_an_object(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps([1]))
     with pytest.raises(ValueError, match="expected a JSON object, found list"):
         read_json(tmp_path / "config.json")
@@ -94,19 +84,11 @@ def test_lines_of_a_vocabulary_end_at_line_feeds_only(tmp_path, content):
 
 
 @pytest.mark.parametrize(("vocab_size", "found"), [(2, 3), (4, 3)])
-def test_a_vocabulary_of_another_size_is_refused(tmp_path, vocab_size, found):
+def test_rejects_vocabulary_of_another_size(tmp_path, vocab_size, found):
     (tmp_path / "vocab.txt").write_text("a\nb\nc\n")
     with pytest.raises(ValueError, match=rf"vocab.txt: expected {vocab_size} lines, .*config.json; found {found}"):
         find_vocabulary(tmp_path, vocab_size, tmp_path / "config.json")
 
 
-def test_no_vocabulary_is_no_error(tmp_path):
+def test_vocabulary_is_optional(tmp_path):
     assert find_vocabulary(tmp_path, 3, tmp_path / "config.json") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "entries"), [("uncased", 30522), ("cased", 28996), ("multilingual-cased", 119547), ("chinese", 21128)]
-)
-def test_real_vocabularies_have_their_known_sizes(shared, tmp_path, name, entries):
-    (tmp_path / "vocab.txt").symlink_to(shared / "data" / "vocab" / f"bert-base-{name}-vocab.txt")
-    assert find_vocabulary(tmp_path, entries, tmp_path / "config.json") is not None

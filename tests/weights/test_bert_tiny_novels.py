@@ -1,6 +1,4 @@
-"""The weights that come with the package are whole, and know something of English."""
-
-import math
+"""The bundled weights are complete and predict English words."""
 
 import pytest
 
@@ -26,7 +24,7 @@ def pretrainer():
     return BertPretrainer.from_preset("bert_tiny_novels")
 
 
-def test_the_folder_is_whole_and_small():
+def test_folder_is_complete_and_small():
     files = {file.name: file.stat().st_size for file in resolve_preset("bert_tiny_novels").iterdir()}
     assert set(files) == {
         "README.md",
@@ -39,19 +37,13 @@ def test_the_folder_is_whole_and_small():
     assert sum(files.values()) < 10e6
 
 
-def test_nothing_is_left_at_random_but_a_new_layer(pretrainer):
+def test_only_new_layers_are_random(pretrainer):
     assert not pretrainer.checkpoint_report.random
     classifier = BertClassifier.from_preset("bert_tiny_novels", labels=["a", "b"])
     assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}
 
 
-def test_it_finds_the_words_that_are_missing(pretrainer):
+def test_predicts_masked_words(pretrainer):
     answers = pretrainer.fill_masks(list(SENTENCES.values()), top=5)
     found = [expected in dict(answer[0]) for expected, answer in zip(SENTENCES, answers, strict=True)]
     assert sum(found) >= 6, dict(zip(SENTENCES, answers, strict=True))
-
-
-def test_words_are_far_likelier_than_by_chance(pretrainer):
-    answers = pretrainer.fill_masks(list(SENTENCES.values()), top=1000)
-    losses = [-math.log(dict(answer[0]).get(word, 1e-6)) for word, answer in zip(SENTENCES, answers, strict=True)]
-    assert sum(losses) / len(losses) < 3  # by the words' frequency alone about 5, by chance 9.2

@@ -3,23 +3,19 @@ import pytest
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 
 
-def test_a_folder_may_be_named_by_a_string_or_by_its_file(hugging_face_folder):
+def test_accepts_folders_strings_and_files(hugging_face_folder):
     folder = hugging_face_folder.write()
     for path in (str(folder), folder, folder / "model.safetensors"):
         assert read_checkpoint(path).path == folder / "model.safetensors"
 
 
-def test_a_safetensors_file_of_another_name(hugging_face_folder):
+def test_reads_safetensors_file_of_another_name(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "model.safetensors").rename(folder / "best.safetensors")
     assert read_checkpoint(folder / "best.safetensors").source == "hugging_face"
 
 
-def test_a_tf1_folder_is_recognised(shared):
-    assert read_checkpoint(str(shared / "data" / "checkpoints" / "tf1_tiny")).source == "google_bert"
-
-
-def test_a_folder_without_weights_says_what_was_looked_for_and_what_is_there(tmp_path):
+def test_folder_without_weights_is_listed(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(FileNotFoundError) as caught:
@@ -30,7 +26,7 @@ def test_a_folder_without_weights_says_what_was_looked_for_and_what_is_there(tmp
     assert f"{tmp_path} contains ['config.json', 'notes.txt']" in message
 
 
-def test_a_full_folder_is_not_listed_whole(tmp_path):
+def test_listing_of_a_folder_is_abbreviated(tmp_path):
     for index in range(50):
         (tmp_path / f"file{index}").write_text("")
     with pytest.raises(FileNotFoundError, match="and 30 more"):
@@ -38,7 +34,7 @@ def test_a_full_folder_is_not_listed_whole(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
-def test_pickled_weights_come_with_the_way_to_convert_them(tmp_path, name):
+def test_pickled_weights_are_refused_with_a_conversion_hint(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"")
     for path in (tmp_path, tmp_path / name):
@@ -46,7 +42,7 @@ def test_pickled_weights_come_with_the_way_to_convert_them(tmp_path, name):
             read_checkpoint(path)
 
 
-def test_a_path_that_does_not_exist(tmp_path):
+def test_rejects_missing_path(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such file or folder"):
         read_checkpoint(tmp_path / "absent" / "bert_model.ckpt")
     with pytest.raises(FileNotFoundError, match=r"no weights found.* contains \[\]"):

@@ -21,7 +21,7 @@ def read(tmp_path):
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_bidirectional_checkpoint_gives_all(read, encoder, caplog):
+def test_bidirectional_checkpoint_converts_to_every_encoder(read, encoder, caplog):
     checkpoint = read(toy_classifier())
     converted = convert_encoder(checkpoint, encoder)
     assert encoder_name(checkpoint) == "bidirectional" and encoder_name(converted) == encoder
@@ -34,7 +34,7 @@ def test_a_bidirectional_checkpoint_gives_all(read, encoder, caplog):
     assert convert_encoder(converted, encoder) is converted
 
 
-def test_two_checkpoints_of_one_direction_each(read, caplog):
+def test_joins_checkpoints_of_two_directions(read, caplog):
     left, right = (
         read(toy_encoder(attention_direction=name, seed=seed))
         for seed, name in enumerate(("left_to_right", "right_to_left"))
@@ -56,7 +56,7 @@ def test_two_checkpoints_of_one_direction_each(read, caplog):
         convert_encoder(right, "left_to_right")
 
 
-def test_two_that_are_not_alike(read, tmp_path):
+def test_rejects_directions_that_differ(read, tmp_path):
     left = read(toy_encoder())
     for arguments in ({"num_hidden_layers": 1}, {"hidden_dropout_prob": 0.3}):
         with pytest.raises(ValueError, match=f"differ in ..{next(iter(arguments))}"):
@@ -74,7 +74,7 @@ def test_two_that_are_not_alike(read, tmp_path):
         convert_encoder(read_checkpoint(folders[0]), "two_directions", read_checkpoint(folders[1]))
 
 
-def test_what_cannot_be_converted(read):
+def test_rejects_impossible_conversions(read):
     checkpoint = read(toy_encoder())
     with pytest.raises(ValueError, match=r"encoder must be one of .* got 'right_to_left'"):
         convert_encoder(checkpoint, "right_to_left")
@@ -89,7 +89,7 @@ def test_what_cannot_be_converted(read):
         convert_encoder(convert_encoder(checkpoint, "left_to_right_bilstm"), "left_to_right")
 
 
-def test_the_weights_of_a_bilstm_stay(read):
+def test_keeps_bilstm_weights(read):
     from keras_bert.models.classifier import BertClassifier
 
     checkpoint = read(BertClassifier(make_encoder("left_to_right_bilstm"), 2))

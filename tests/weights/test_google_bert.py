@@ -28,7 +28,7 @@ def save_tensors(prefix, tensors):
 
 
 def rewrite(folder, change):
-    """Changes the dict of all tensors of the checkpoint in a folder, and writes it back."""
+    """Applies `change` to the dict of all tensors of a checkpoint and writes it back."""
     tensors = load_tensors(folder / "bert_model.ckpt")
     change(tensors)
     save_tensors(folder / "bert_model.ckpt", tensors)
@@ -40,6 +40,8 @@ def test_reads_arrays_of_reference_checkpoint(shared):
     arrays = checkpoint.arrays
     assert checkpoint.source == "google_bert" and checkpoint.path == folder / "bert_model.ckpt"
     sizes = checkpoint.encoder_arguments
+    assert (sizes["hidden_act"], sizes["layer_norm_eps"]) == ("gelu_new", 1e-12)
+    assert checkpoint.classifier_arguments is None and checkpoint.lower_case is None
     expected = {**expected_encoder_shapes(sizes), **expected_pretraining_shapes(sizes)}
     assert {path: array.shape for path, array in arrays.items()} == expected
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
@@ -63,16 +65,7 @@ def test_reads_arrays_of_reference_checkpoint(shared):
             np.testing.assert_array_equal(part, tensors[f"bert/encoder/layer_1/attention/self/{name}/{leaf}"])
 
 
-def test_reads_settings_of_reference_checkpoint(shared):
-    checkpoint = read_checkpoint(shared / "data" / "checkpoints" / "tf1_tiny")
-    assert checkpoint.encoder_arguments["hidden_act"] == "gelu_new"
-    assert checkpoint.encoder_arguments["layer_norm_eps"] == 1e-12
-    assert checkpoint.classifier_arguments is None
-    assert checkpoint.vocabulary_path.name == "vocab.txt"
-    assert checkpoint.lower_case is None and checkpoint.strip_accents is None
-
-
-def test_optimizer_slots_are_counted_and_the_heads_of_pretraining_read(shared):
+def test_reads_pretraining_heads_and_counts_optimizer_slots(shared):
     folder = shared / "data" / "checkpoints" / "tf1_tiny"
     checkpoint, tensors = read_checkpoint(folder), load_tensors(folder / "bert_model.ckpt")
     slots = {name for name in tensors if name.endswith(("/adam_m", "/adam_v"))} | {"global_step"}
@@ -88,7 +81,7 @@ def test_optimizer_slots_are_counted_and_the_heads_of_pretraining_read(shared):
     )
 
 
-def test_slots_of_other_optimizers_are_counted(tf1_tiny):
+def test_counts_slots_of_other_optimizers(tf1_tiny):
     before = read_checkpoint(tf1_tiny).skipped_optimizer_slots
 
     def add(tensors):
@@ -99,7 +92,7 @@ def test_slots_of_other_optimizers_are_counted(tf1_tiny):
     assert read_checkpoint(tf1_tiny).skipped_optimizer_slots == before + 2
 
 
-def test_the_head_of_run_classifier(tf1_tiny):
+def test_reads_head_of_run_classifier(tf1_tiny):
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
     head = {"output_weights": weights, "output_bias": np.arange(3, dtype=np.float32), "output_weights/adam_m": weights}
     rewrite(tf1_tiny, lambda tensors: tensors.update(head))
@@ -115,7 +108,7 @@ def test_the_head_of_run_classifier(tf1_tiny):
     assert checkpoint.tensor_names["logits/kernel"] == ("output_weights",)
 
 
-def test_the_head_of_run_squad(tf1_tiny):
+def test_reads_head_of_run_squad(tf1_tiny):
     weights = np.arange(8, dtype=np.float32).reshape(2, 4)
     head = {"cls/squad/output_weights": weights, "cls/squad/output_bias": np.arange(2, dtype=np.float32)}
     rewrite(tf1_tiny, lambda tensors: tensors.update(head))
@@ -123,12 +116,6 @@ def test_the_head_of_run_squad(tf1_tiny):
     np.testing.assert_array_equal(checkpoint.arrays["spans/kernel"], weights.T)
     np.testing.assert_array_equal(checkpoint.arrays["spans/bias"], [0, 1])
     assert not any("squad" in name for name in checkpoint.unused)
-
-
-def test_rejects_incomplete_head(tf1_tiny):
-    rewrite(tf1_tiny, lambda tensors: tensors.update(output_bias=np.zeros(3, np.float32)))
-    with pytest.raises(ValueError, match=r"'output_weights' .*expected shape \[3, 4\], found no such tensor"):
-        read_checkpoint(tf1_tiny)
 
 
 def test_reads_half_precision_as_float32(tf1_tiny):
@@ -160,15 +147,6 @@ def test_names_missing_tensor(tf1_tiny):
     ) in str(caught.value)
 
 
-def test_names_misshapen_tensor(tf1_tiny):
-    name = "bert/embeddings/word_embeddings"
-    rewrite(tf1_tiny, lambda tensors: tensors.update({name: np.zeros((16, 4), np.float32)}))
-    with pytest.raises(
-        ValueError, match=rf"bert_model.ckpt: tensor '{name}' .*expected shape \[15, 4\], found \[16, 4\]"
-    ):
-        read_checkpoint(tf1_tiny)
-
-
 @pytest.mark.parametrize(("file", "keep"), [(DATA, 0), (DATA, 4000), (INDEX, 100)])
 def test_rejects_truncated_file(tf1_tiny, file, keep):
     os.truncate(tf1_tiny / file, keep)
@@ -191,24 +169,10 @@ def test_rejects_missing_data_file(tf1_tiny):
         read_checkpoint(tf1_tiny)
 
 
-def test_rejects_weights_without_configuration(tf1_tiny):
-    (tf1_tiny / "bert_config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"bert_config.json: there is no such file; the folder contains \["):
-        read_checkpoint(tf1_tiny)
-
-
-def test_rejects_vocabulary_of_another_size(tf1_tiny):
-    with (tf1_tiny / "vocab.txt").open("a") as file:
-        file.write("\nmore\n")
-    with pytest.raises(ValueError, match=r"vocab.txt: expected 15 lines, .*bert_config.json; found 16"):
-        read_checkpoint(tf1_tiny)
-
-
-@pytest.mark.parametrize("activation", ["gelu_new", "swish"])
-def test_rejects_unknown_activations(tf1_tiny, activation):
+def test_rejects_activation_names_of_hugging_face(tf1_tiny):
     path = tf1_tiny / "bert_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": activation}))
-    with pytest.raises(ValueError, match=rf"hidden_act must be one of .*; found '{activation}'"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": "gelu_new"}))
+    with pytest.raises(ValueError, match=r"hidden_act must be one of .*; found 'gelu_new'"):
         read_checkpoint(tf1_tiny)
 
 

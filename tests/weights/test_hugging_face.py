@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +15,7 @@ HEADS = ["pretraining", "sequence_classification", "token_classification", "ques
 
 
 def assert_arrays_are_the_files(checkpoint, tensors, prefix):
-    """Every array against the tensors themselves, by rules written out here once more."""
+    """Compares every array with the tensors of the file."""
 
     def linear(name):
         return tensors[f"{prefix}{name}.weight"].T, tensors[f"{prefix}{name}.bias"]
@@ -67,6 +66,7 @@ def test_reads_arrays_of_reference_models(shared, activation, head):
         wanted = {path: shape for path, shape in wanted.items() if path not in POOLER_PATHS}
     if head == "sequence_classification":
         wanted |= {"logits/kernel": (32, 3), "logits/bias": (3,)}
+        np.testing.assert_array_equal(checkpoint.arrays["logits/kernel"], tensors["classifier.weight"].T)
     if head == "token_classification":
         wanted |= {"token_logits/kernel": (32, 5), "token_logits/bias": (5,)}
     if head == "multiple_choice":
@@ -77,34 +77,10 @@ def test_reads_arrays_of_reference_models(shared, activation, head):
         wanted |= expected_pretraining_shapes(checkpoint.encoder_arguments)
     assert {path: array.shape for path, array in checkpoint.arrays.items()} == wanted
     used = {name for names in checkpoint.tensor_names.values() for name in names}
-    assert used | set(checkpoint.unused) == set(tensors) and not used & set(checkpoint.unused)
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_reads_every_head(shared, head):
-    checkpoint = read_checkpoint(shared / "golden" / "hf_tiny" / "gelu" / head)
-    assert checkpoint.unused == ()
-    # What is said of a head is said of no other: labels of tokens are none of texts.
-    names = {
-        "sequence_classification": "logits",
-        "token_classification": "token_logits",
-        "multiple_choice": "choice_logits",
-    }
-    for name in names.values():
-        assert bool(checkpoint.head_arguments(name)) == (names.get(head) == name)
-
-
-def test_reads_classifier_of_reference_model(shared):
-    folder = shared / "golden" / "hf_tiny" / "gelu" / "sequence_classification"
-    checkpoint, tensors = read_checkpoint(folder), load_file(folder / "model.safetensors")
-    assert checkpoint.classifier_arguments == {
-        "num_labels": 3,
-        "label_names": None,
-        "problem_type": None,
-        "classifier_dropout": 0.1,
-    }
-    np.testing.assert_array_equal(checkpoint.arrays["logits/kernel"], tensors["classifier.weight"].T)
-    np.testing.assert_array_equal(checkpoint.arrays["logits/bias"], tensors["classifier.bias"])
+    assert used == set(tensors) and checkpoint.unused == ()
+    names = ["logits"] * (head == "sequence_classification") + ["token_logits"] * (head == "token_classification")
+    names += ["choice_logits"] * (head == "multiple_choice")
+    assert [name for name in ("logits", "token_logits", "choice_logits") if checkpoint.head_arguments(name)] == names
 
 
 def test_reads_old_names_and_ignores_extra_tensors(shared):
@@ -166,7 +142,7 @@ def test_reads_half_precision_as_float32(hugging_face_folder, dtype):
         ("relu", "relu"),
     ],
 )
-def test_activations(hugging_face_folder, theirs, ours):
+def test_maps_activations(hugging_face_folder, theirs, ours):
     hugging_face_folder.config["hidden_act"] = theirs
     assert read_checkpoint(hugging_face_folder.write()).encoder_arguments["hidden_act"] == ours
 
@@ -174,7 +150,7 @@ def test_activations(hugging_face_folder, theirs, ours):
 # === The head ===
 
 
-def test_label_names_problem_type_and_dropout(hugging_face_folder):
+def test_reads_label_names_problem_type_and_dropout(hugging_face_folder):
     hugging_face_folder.with_classifier().config.update(
         id2label={"1": "neutral", "0": "good", "2": "bad"},
         problem_type="multi_label_classification",
@@ -188,13 +164,13 @@ def test_label_names_problem_type_and_dropout(hugging_face_folder):
     }
 
 
-def test_head_dropout_defaults_to_the_encoders(hugging_face_folder):
+def test_head_dropout_defaults_to_that_of_the_encoder(hugging_face_folder):
     hugging_face_folder.with_classifier().config.update(classifier_dropout=None, hidden_dropout_prob=0.25)
     assert read_checkpoint(hugging_face_folder.write()).classifier_arguments["classifier_dropout"] == 0.25
 
 
 @pytest.mark.parametrize(("num_labels", "problem_type"), [(1, "regression"), (2, None)])
-def test_number_of_labels_without_names(hugging_face_folder, num_labels, problem_type):
+def test_reads_number_of_labels_without_names(hugging_face_folder, num_labels, problem_type):
     arguments = read_checkpoint(hugging_face_folder.with_classifier(num_labels).write()).classifier_arguments
     assert (arguments["num_labels"], arguments["label_names"]) == (num_labels, None)
     assert arguments["problem_type"] == problem_type
@@ -207,12 +183,6 @@ def test_rejects_labels_with_gaps(hugging_face_folder, labels):
         read_checkpoint(hugging_face_folder.write())
 
 
-def test_rejects_labels_that_do_not_fit_the_head(hugging_face_folder):
-    hugging_face_folder.with_classifier(3).config["id2label"] = {"0": "good", "1": "bad"}
-    with pytest.raises(ValueError, match=r"'classifier.weight' .*expected shape \[2, 4\], found \[3, 4\]"):
-        read_checkpoint(hugging_face_folder.write())
-
-
 def test_rejects_classifier_without_pooler(hugging_face_folder):
     hugging_face_folder.with_classifier()
     for leaf in ("weight", "bias"):
@@ -221,7 +191,7 @@ def test_rejects_classifier_without_pooler(hugging_face_folder):
         read_checkpoint(hugging_face_folder.write())
 
 
-# === What the tokenizer's files say ===
+# === Tokenizer files ===
 
 
 @pytest.mark.parametrize(
@@ -235,7 +205,7 @@ def test_rejects_classifier_without_pooler(hugging_face_folder):
         (None, None, (None, None)),
     ],
 )
-def test_lower_casing(hugging_face_folder, settings, tokenizer, expected):
+def test_reads_lower_casing(hugging_face_folder, settings, tokenizer, expected):
     folder = hugging_face_folder.write()
     if settings is not None:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -252,15 +222,7 @@ def test_rejects_invalid_lower_casing(hugging_face_folder):
         read_checkpoint(folder)
 
 
-def test_checks_vocabulary(hugging_face_folder):
-    folder = hugging_face_folder.write()
-    assert read_checkpoint(folder).vocabulary_path == folder / "vocab.txt"
-    (folder / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(ValueError, match=r"vocab.txt: expected 7 lines, .*; found 2"):
-        read_checkpoint(folder)
-
-
-# === Files in shards ===
+# === Shards ===
 
 
 def write_shards(folder, tensors):
@@ -289,14 +251,6 @@ def test_names_missing_shard(hugging_face_folder):
         read_checkpoint(folder)
 
 
-def test_names_shard_of_misshapen_tensor(hugging_face_folder):
-    folder = hugging_face_folder.write()
-    tensors = hugging_face_folder.tensors | {"bert.pooler.dense.weight": np.zeros((4, 5), np.float32)}
-    write_shards(folder, tensors)
-    with pytest.raises(ValueError, match=r"model-0000\d-of-00002.safetensors: tensor 'bert.pooler.dense.weight'"):
-        read_checkpoint(folder)
-
-
 @pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}])
 def test_rejects_index_without_map(hugging_face_folder, index):
     folder = hugging_face_folder.write()
@@ -310,12 +264,10 @@ def test_rejects_index_without_map(hugging_face_folder, index):
 
 
 @pytest.mark.parametrize("keep", [0, 100, -3])
-def test_rejects_truncated_file(shared, tmp_path, keep):
-    source = shared / "golden" / "hf_tiny" / "gelu" / "pretraining"
-    folder = shutil.copytree(source, tmp_path / "copy", copy_function=shutil.copyfile)
+def test_rejects_truncated_file(hugging_face_folder, keep):
+    folder = hugging_face_folder.write()
     path = folder / "model.safetensors"
-    size = path.stat().st_size
-    size = int(size * keep) if isinstance(keep, float) else (size + keep if keep < 0 else keep)
+    size = keep if keep >= 0 else path.stat().st_size + keep
     os.truncate(path, size)
     with pytest.raises(ValueError, match=rf"model.safetensors: not a complete safetensors file .*it has {size} bytes"):
         read_checkpoint(folder)
@@ -351,13 +303,9 @@ def test_rejects_quantized_weights(hugging_face_folder):
     ("changes", "message"),
     [
         ({"model_type": "roberta"}, r"model_type must be 'bert'; found 'roberta'"),
-        ({"model_type": "distilbert"}, r"model_type must be 'bert'; found 'distilbert'"),
-        ({"model_type": None}, r"model_type must be 'bert'; found None"),
         ({"position_embedding_type": "relative_key"}, r"must be 'absolute'; found 'relative_key'"),
         ({"is_decoder": True}, r"is_decoder must be false"),
         ({"add_cross_attention": True}, r"add_cross_attention must be false"),
-        ({"num_attention_heads": 3}, r"found hidden_size 4 and num_attention_heads 3"),
-        ({"hidden_act": "quick_gelu"}, r"hidden_act must be one of .*; found 'quick_gelu'"),
         ({"classifier_dropout": 2, "architectures": ["BertForSequenceClassification"]}, r"classifier_dropout must be"),
     ],
 )
@@ -365,13 +313,6 @@ def test_rejects_other_models(hugging_face_folder, changes, message):
     hugging_face_folder.config.update(changes)
     with pytest.raises(ValueError, match=rf"config.json: .*{message}"):
         read_checkpoint(hugging_face_folder.write())
-
-
-def test_rejects_weights_without_configuration(hugging_face_folder):
-    folder = hugging_face_folder.write()
-    (folder / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"config.json: there is no such file"):
-        read_checkpoint(folder)
 
 
 # === Finding the weights ===
