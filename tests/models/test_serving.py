@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import keras_bert
-from keras_bert.models.classifier import output_names, serving_answers
+from keras_bert.models.classifier import _serving_answers, output_names
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
 
@@ -146,7 +146,7 @@ def test_a_label_holds_from_a_probability_of_one_half():
     classifier = toy_classifier(["at half", "a little below"], problem_type=MULTI_LABEL)
     classifier.logits.kernel.assign(np.zeros([16, 2]))
     classifier.logits.bias.assign([0.0, -1e-9])  # whose sigmoid is 1/2 in float32
-    answer = serving_answers(classifier, classifier(classifier.preprocessor(["good"])))
+    answer = _serving_answers(classifier, classifier(classifier.preprocessor(["good"])))
     assert answer["labels"].numpy().tolist() == [[b"at half", b""]]
     assert classifier.predict_labels(["good"]) == [["at half"]]
 
