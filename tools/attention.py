@@ -15,10 +15,11 @@ import sys
 import textwrap
 
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 
 from tools.attention_page import Attention, build_page, check_size
 from tools.output_file import check_output
+from tools.program import flag_definer, hide_info_logs, run_program
 
 _MAX_TITLE_LENGTH = 80
 
@@ -78,10 +79,7 @@ def compute_attention(encoder, preprocessor, texts, layers):
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("string", "checkpoint", None, "Folder or file of the model, such as runs/rte/model.")
     define("string", "preset", None, "Name of a preset, instead of --checkpoint.")
     define("string", "text", None, "The text, or the first of a pair.", required=True)
@@ -125,14 +123,10 @@ def run(values):
 
 def main(argv):
     """Runs the program; errors of the model, the texts and the flags are printed without a traceback."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; give texts by --text and --text_b, each in quotes")
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # hides the table of weights
-    try:
-        run(flags.FLAGS)
-    except (OSError, TypeError, ValueError) as error:
-        sys.exit(f"tools.attention: {error}")
+    hide_info_logs()
+    run_program(
+        "attention", run, argv, "give texts by --text and --text_b, each in quotes", (OSError, TypeError, ValueError)
+    )
 
 
 if __name__ == "__main__":

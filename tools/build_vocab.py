@@ -19,6 +19,7 @@ import time
 from absl import app, flags
 
 from tools.output_file import check_is_no_input, check_output
+from tools.program import flag_definer, run_program
 
 # A batch ends with the line that reaches one of these numbers.
 _CHARACTERS_PER_BATCH = 2**20
@@ -28,10 +29,7 @@ _MAX_NAMED_FILES = 3
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("list", "input", None, "Text files or glob patterns, separated by commas.", required=True)
     define("string", "output", None, "File of the vocabulary.", required=True)
     define("integer", "vocab_size", 30522, "Number of entries, special tokens included.", lower_bound=1)
@@ -117,12 +115,13 @@ def run(values):
 
 def main(argv):
     """Runs the program; errors in files or flags are printed in one line."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; quote the pattern of --input, or separate by commas")
-    try:
-        run(flags.FLAGS)
-    except (ImportError, OSError, ValueError) as error:
-        sys.exit(f"tools.build_vocab: {error}")
+    run_program(
+        "build_vocab",
+        run,
+        argv,
+        "quote the pattern of --input, or separate by commas",
+        (ImportError, OSError, ValueError),
+    )
 
 
 if __name__ == "__main__":

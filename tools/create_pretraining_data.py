@@ -32,6 +32,8 @@ from multiprocessing import forkserver
 
 from absl import app, flags
 
+from tools.program import flag_definer
+
 _MAX_UNKNOWN_RATE = 0.05  # of the tokens; more suggests the vocabulary of another text
 _STREAMING_FLAGS = (
     "shard_megabytes",
@@ -60,10 +62,7 @@ _SETTING_FLAGS = {
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags, with the names and defaults of the original where it has them; not on import."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("list", "input_file", None, "Files of prepared text, or patterns, separated by commas.")
     define("string", "vocab_file", None, "Vocabulary, one wordpiece per line.", required=True)
     define("string", "output_dir", None, "Folder for the files of instances.")

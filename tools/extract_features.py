@@ -15,10 +15,11 @@ number from 1. Only a few thousand texts are in memory at a time. The file appea
 import os
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from tools.output_file import check_output
 from tools.predict import infer_format
+from tools.program import flag_definer, hide_info_logs, run_program
 
 _INPUT_FORMATS = {".txt": "txt", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _OUTPUT_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -34,10 +35,7 @@ _MAX_NUMBERS = 2**25
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("string", "checkpoint", None, "Folder or file of the model, for example runs/x/model.")
     define("string", "preset", None, "Name of a preset, instead of --checkpoint.")
     flags.mark_flags_as_mutual_exclusive(["checkpoint", "preset"], required=True, flag_values=values)
@@ -217,14 +215,8 @@ def run(values):
 
 def main(argv):
     """Runs the program; errors of files, flags and the model are printed without a traceback."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; files are given by flags")
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # hides the table of weights
-    try:
-        run(flags.FLAGS)
-    except (OSError, ValueError) as error:
-        sys.exit(f"tools.extract_features: {error}")
+    hide_info_logs()
+    run_program("extract_features", run, argv, "files are given by flags")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ google-research/bert; --preset names one that this package knows.
 
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
+
+from tools.program import hide_info_logs
 
 
 def define_flags(values=flags.FLAGS):
@@ -52,8 +54,7 @@ def main(argv):
     """Runs the program; errors in the model are printed in one line."""
     if not argv[1:]:
         raise app.UsageError('no texts given; add them after the flags, each in quotes: "It was a [MASK] night."')
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # do not print the list of loaded weights
+    hide_info_logs()
     try:
         run(flags.FLAGS, argv[1:])
     except (OSError, ValueError) as error:

@@ -37,6 +37,8 @@ from pathlib import Path
 
 from absl import app, flags, logging
 
+from tools.program import flag_definer, run_program
+
 _INPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
 _OUTPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # Bounds on the memory where a text is a book: a chunk ends with the row that reaches so many characters, a batch before
@@ -220,10 +222,7 @@ def check_paths(saved_model, source, target, overwrite):
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     input_formats, output_formats = sorted({*_INPUT_FORMATS.values()}), sorted({*_OUTPUT_FORMATS.values()})
     define("string", "saved_model", None, "Folder of the SavedModel, for example models/reviews/1.", required=True)
     define("string", "input", None, "File of texts; - is standard input, which needs --format.", required=True)
@@ -269,12 +268,7 @@ def run(values):
 
 def main(argv):
     """Runs the program; errors of files and flags are printed without a traceback."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; files are given by flags")
-    try:
-        run(flags.FLAGS)
-    except (OSError, ValueError) as error:
-        sys.exit(f"tools.predict: {error}")
+    run_program("predict", run, argv, "files are given by flags")
 
 
 if __name__ == "__main__":

@@ -18,17 +18,11 @@ _BLOCK_BYTES = 2**20
 
 
 class Row(NamedTuple):
-    """A row of an input file.
+    """A row of an input file."""
 
-    Attributes:
-        line: The line on which the row begins, from 1.
-        texts: A str for each input of the model, or a tuple of str for an input that takes several.
-        kept: Values of the columns that are copied to the output.
-    """
-
-    line: int
-    texts: tuple
-    kept: tuple
+    line: int  # the line on which the row begins, from 1
+    texts: tuple  # a str for each input of the model, or a tuple of str for an input that takes several
+    kept: tuple  # values of the columns that are copied to the output
 
 
 def read_rows(path, file_format, text_columns, kept_columns, bad_rows):

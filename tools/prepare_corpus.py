@@ -19,16 +19,15 @@ from pathlib import Path
 
 from absl import app, flags
 
+from tools.program import flag_definer, run_program
+
 _SHARD_NAME = "corpus-{:05d}.txt"
 _FORMAT_FLAGS = ("file_format", "text_field", "document_per", "language", "encoding", "paragraph_end", "hyphens")
 
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     ends = ["auto", "line", "blank_line", "short_line"]
     define("list", "input", None, "Files or glob patterns (** for any folders), separated by commas.", required=True)
     define("string", "output", None, "New or empty folder for the corpus.", required=True)
@@ -132,12 +131,7 @@ def _write_document(sentences, file):
 
 def main(argv):
     """Runs the program; errors in files or flags are printed in one line."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; give files with --input")
-    try:
-        run(flags.FLAGS)
-    except (OSError, ValueError, ImportError) as error:
-        sys.exit(f"tools.prepare_corpus: {error}")
+    run_program("prepare_corpus", run, argv, "give files with --input", (OSError, ValueError, ImportError))
 
 
 if __name__ == "__main__":

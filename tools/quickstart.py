@@ -13,6 +13,7 @@ from pathlib import Path
 
 from absl import app, flags, logging
 
+from tools.program import flag_definer
 from tools.support_messages import read_support_messages
 
 # Number of epochs and peak learning rate by preset. The small BERT was pre-trained on little text and needs more.
@@ -61,10 +62,7 @@ def next_version(folder):
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("string", "run_dir", "runs/quickstart", "Folder for outputs; every run exports a new version.")
     define("enum", "preset", "all_minilm_l6_v2", list(RECIPES), "Pre-trained weights.")
     define("integer", "epochs", None, "Number of epochs; default: 6, and 25 for bert_tiny_novels.", lower_bound=1)

@@ -1,8 +1,4 @@
-"""Runs the text signature of any exported model, and turns its outputs into table columns and JSON lists.
-
-Needs TensorFlow and tensorflow-text but no class of keras_bert: the names and shapes of the signature's inputs and
-outputs tell what they mean.
-"""
+"""Runs the text signature of any exported model without keras_bert; its outputs become table columns and lists."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -47,18 +43,13 @@ class Column(NamedTuple):
 
 
 class ItemList(NamedTuple):
-    """A list per row.
+    """A list per row."""
 
-    Attributes:
-        source: The output that holds the items, or {key: output}, whose items become objects with these keys.
-        count: What tells a row's items from padding: an output [batch] with their number, an output [batch, items]
-            that is 0 after the last item, or the number of the row's texts. None keeps all items.
-        rank: Number of axes of the sources, or None for any.
-    """
-
-    source: str | dict
+    source: str | dict  # the output that holds the items, or {key: output}, whose items become objects
+    # The output [batch] with the number of items, or [batch, items] that is 0 after the last one, or the number of the
+    # row's texts. None keeps all items.
     count: str | None = None
-    rank: int | None = None
+    rank: int | None = None  # number of axes of the sources, or None for any
 
     @property
     def sources(self):

@@ -19,14 +19,12 @@ import sys
 from absl import app, flags
 
 from tools.output_file import check_is_no_input, check_output
+from tools.program import flag_definer, run_program
 
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-
-    def define(kind, *arguments, **options):
-        getattr(flags, f"DEFINE_{kind}")(*arguments, flag_values=values, **options)
-
+    define = flag_definer(values)
     define("string", "input", None, "TriviaQA's file of questions, such as qa/wikipedia-train.json.", required=True)
     define("string", "evidence_dir", None, "TriviaQA's folder evidence, with wikipedia and web.", required=True)
     define("string", "output", None, "Output file in the format of SQuAD.", required=True)
@@ -86,12 +84,7 @@ def run(values):
 
 def main(argv):
     """Runs the program; errors in files or flags are printed in one line."""
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; give files with --input and --evidence_dir")
-    try:
-        run(flags.FLAGS)
-    except (OSError, ValueError) as error:
-        sys.exit(f"tools.triviaqa_to_squad: {error}")
+    run_program("triviaqa_to_squad", run, argv, "give files with --input and --evidence_dir")
 
 
 if __name__ == "__main__":

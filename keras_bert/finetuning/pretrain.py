@@ -122,7 +122,9 @@ class _Pretraining:
         positions = model.encoder.max_position_embeddings
         check_phases(recipe, positions, get_num_workers(strategy))
         instances.check(recipe.phases, positions, fills_rows=not recipe.pack)
-        schedule = make_schedule(recipe)
+        steps = sum(phase.steps for phase in recipe.phases)
+        num_warmup_steps = min(recipe.num_warmup_steps, steps)
+        schedule = WarmupSchedule(recipe.learning_rate, steps, num_warmup_steps, decay=recipe.schedule)
         with strategy.scope():
             optimizer = BertAdamW(schedule, weight_decay=recipe.weight_decay, clip_norm=recipe.clip_norm)
         evaluate = None
@@ -213,12 +215,6 @@ def make_model(recipe: PretrainingRecipe, arguments: dict[str, Any]) -> BertPret
     if recipe.init_checkpoint is not None:
         return BertPretrainer.from_checkpoint(recipe.init_checkpoint, has_next_sentence, seed=recipe.seed, **arguments)
     return BertPretrainer(BertEncoder(**arguments, seed=recipe.seed), has_next_sentence, seed=recipe.seed)
-
-
-def make_schedule(recipe: PretrainingRecipe) -> WarmupSchedule:
-    """The learning rate over all phases, with a warmup that fits into them."""
-    steps = sum(phase.steps for phase in recipe.phases)
-    return WarmupSchedule(recipe.learning_rate, steps, min(recipe.num_warmup_steps, steps), decay=recipe.schedule)
 
 
 def check_phases(recipe: PretrainingRecipe, positions: int, num_workers: int) -> None:

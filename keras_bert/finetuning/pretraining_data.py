@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.finetuning.pretraining_recipe import Phase, PretrainingRecipe
-from keras_bert.finetuning.settings import REQUIRED, Settings, setting
+from keras_bert.finetuning.settings import REQUIRED, Settings, files_setting, setting
 from keras_bert.io.remote_paths import matching_files
 from keras_bert.pretraining.instance_maker import InstanceMaker
 from keras_bert.pretraining.instance_settings import InstanceSettings
@@ -48,16 +48,11 @@ class PretrainingData(Settings):
     text_files: tuple[str, ...] = setting(
         (), "Prepared text (tools.prepare_corpus), files or patterns, comma-separated.", recorded=False
     )
-    instance_files: tuple[str, ...] = setting(
-        (),
-        "Files of instances (tools.create_pretraining_data), a pattern or folder; repeat the flag for each phase.",
-        repeated=True,
-        recorded=False,
+    instance_files: tuple[str, ...] = files_setting(
+        "Files of instances (tools.create_pretraining_data), a pattern or folder; repeat the flag for each phase."
     )
     eval_text_files: tuple[str, ...] = setting((), "As text_files, of other text, to evaluate on.", recorded=False)
-    eval_instance_files: tuple[str, ...] = setting(
-        (), "As instance_files, of other text, to evaluate on.", repeated=True, recorded=False
-    )
+    eval_instance_files: tuple[str, ...] = files_setting("As instance_files, of other text, to evaluate on.")
     evaluate_every: int | None = setting(
         None, "Training steps between evaluations; default: only at the end.", lower=1, recorded=False
     )
@@ -153,14 +148,7 @@ def find_instances(pattern: str) -> list[str]:
 
 
 class TextInstances:
-    """Instances that are made from prepared text during training, different ones in every epoch.
-
-    Args:
-        files: prepared text, one sentence per line and a blank line between documents.
-        tokenizer: that of the model.
-        shard_bytes: size of the text of a shard, which is in memory.
-        settings: arguments of `InstanceSettings` for all phases.
-    """
+    """Instances made from prepared text during training; `settings` are arguments of `InstanceSettings`."""
 
     def __init__(
         self, files: Sequence[str], tokenizer: BertTokenizer, shard_bytes: int, settings: dict[str, Any]
@@ -204,13 +192,7 @@ class TextInstances:
 
 
 class StoredInstances:
-    """Instances from files, those of `tools.create_pretraining_data` or of google-research/bert.
-
-    Args:
-        paths: the files of each phase.
-        tokenizer: that of the model.
-        seed: of their order.
-    """
+    """Instances from files of `tools.create_pretraining_data` or google-research/bert; `paths` are by phase."""
 
     def __init__(self, paths: Sequence[Sequence[str]], tokenizer: BertTokenizer, seed: int) -> None:
         self._paths = paths
@@ -224,10 +206,7 @@ class StoredInstances:
         )
 
     def check(self, phases: Sequence[Phase], max_position_embeddings: int, fills_rows: bool) -> None:
-        """Raises ValueError if the files are not for this model, or not of the phases' lengths.
-
-        With `fills_rows` an instance is a row; else it may be shorter.
-        """
+        """Raises ValueError if the files do not fit the model or the phases; `fills_rows` forbids short instances."""
         if len(phases) != len(self._paths):
             raise ValueError(f"there are {len(phases)} phases and files for {len(self._paths)}: each phase has its own")
         for phase, description in zip(phases, self._descriptions, strict=True):

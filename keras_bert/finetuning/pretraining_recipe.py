@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from keras_bert.finetuning.recipe import PRECISIONS
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.finetuning.settings import Settings, repeated_setting, setting
 from keras_bert.models.encoder import ENCODER_SIZES
 from keras_bert.pretraining.instance_settings import NEXT_SENTENCE_TASKS
 from keras_bert.pretraining.objectives import MASKED, OBJECTIVES
@@ -53,11 +53,12 @@ class PretrainingRecipe(Settings):
         None, "The model's size as a bert_config.json, instead of size.", recorded=False
     )
     init_checkpoint: str | None = setting(None, "Initial weights, and the model's size; default: random weights.")
-    phase: tuple[str, ...] = setting(
-        ("128:900000:256", "512:100000:256"),
-        "LENGTH:STEPS:ROWS, the rows per batch; repeat the flag for several phases.",
-        check=(lambda text: _PHASE.fullmatch(text) is not None, "must be LENGTH:STEPS:ROWS, such as 128:900000:256"),
-        repeated=True,
+    phase: tuple[str, ...] = repeated_setting(
+        setting(
+            ("128:900000:256", "512:100000:256"),
+            "LENGTH:STEPS:ROWS, the rows per batch; repeat the flag for several phases.",
+            check=(lambda text: bool(_PHASE.fullmatch(text)), "must be LENGTH:STEPS:ROWS, such as 128:900000:256"),
+        )
     )
     objective: str = setting(MASKED, "Which words are predicted.", choices=OBJECTIVES)
     next_sentence: str = setting(

@@ -21,12 +21,11 @@ def setting(
     choices: Sequence[str] | None = None,
     check: tuple[Callable[[Any], bool], str] | None = None,
     modes: tuple[str, ...] | None = None,
-    repeated: bool = False,
     recorded: bool = True,
 ) -> Any:
     """Declares a field of a `Settings` class."""
     metadata = {"help": help, "lower": lower, "upper": upper, "choices": choices, "check": check}
-    metadata |= {"modes": modes, "repeated": repeated, "recorded": recorded}
+    metadata |= {"modes": modes, "repeated": False, "recorded": recorded}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -132,6 +131,11 @@ class DataSettings(Settings):
     )
 
 
+def repeated_setting(field: Any) -> Any:
+    """Declares a `setting` whose flag is repeated instead of comma-separated."""
+    return dataclasses.field(default=field.default, metadata={**field.metadata, "repeated": True})
+
+
 def file_setting(help: str, *modes: str) -> Any:
     """Declares the path of a file."""
     return setting(None, help, modes=modes, recorded=False)
@@ -139,4 +143,4 @@ def file_setting(help: str, *modes: str) -> Any:
 
 def files_setting(help: str, *modes: str) -> Any:
     """Declares paths or patterns of files."""
-    return setting((), help, modes=modes, repeated=True, recorded=False)
+    return repeated_setting(setting((), help, modes=modes or None, recorded=False))

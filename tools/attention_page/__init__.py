@@ -1,7 +1,6 @@
 """Builds a page that shows attention weights in any browser: a single file that loads nothing and sends nothing.
 
-All strings from texts, vocabularies and the command line are stored in the page as JSON, which the script inserts as
-text and never as markup. The content security policy of the page allows no other script and no request.
+Strings are stored as JSON, which the script inserts as text and never as markup.
 """
 
 import base64
@@ -20,21 +19,13 @@ _MAX_CODE = 255
 
 
 class Attention(NamedTuple):
-    """The attention weights of one input.
+    """The attention weights of one input."""
 
-    Attributes:
-        tokens: The wordpieces with [CLS] and [SEP], without padding.
-        segment_ids: 0 for tokens of the first text and 1 for those of the second.
-        special: Positions of [CLS] and [SEP].
-        layers: Numbers of the layers, 0 is the first.
-        weights: float32 [layers, heads, from, to], probabilities over the attended tokens.
-    """
-
-    tokens: list[str]
+    tokens: list[str]  # wordpieces with [CLS] and [SEP], without padding
     segment_ids: list[int]
-    special: list[int]
-    layers: list[int]
-    weights: np.ndarray
+    special: list[int]  # positions of [CLS] and [SEP]
+    layers: list[int]  # from 0
+    weights: np.ndarray  # float32 [layers, heads, from, to], probabilities over the attended tokens
 
 
 def check_size(num_layers, num_heads, length):
