@@ -32,7 +32,7 @@ def test_settings_become_a_strategy(monkeypatch):
     ("settings", "message"),
     [
         ({"strategy": "parameter_server"}, "refused: Keras 3 does not support parameter servers"),
-        ({"strategy": "keras.distribution"}, "refused: on the TensorFlow backend keras.distribution does nothing"),
+        ({"strategy": "keras.distribution"}, "is refused: keras.distribution does nothing on the TensorFlow backend"),
         ({"strategy": "all"}, "strategy must be one of one_device, mirrored, multi_worker, tpu; got 'all'"),
         ({"num_logical_devices": 2}, "num_logical_devices belongs to --strategy=mirrored; the strategy is one_device"),
         ({**WORKERS, "strategy": "mirrored"}, "workers belongs to"),

@@ -93,6 +93,21 @@ def test_bias_correction_equals_pytorch(shared, seed):
             np.testing.assert_allclose(variable.numpy(), golden[f"after/{name}"][step], rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize(("rate", "steps"), [(5e-3, 60), (1e-2, 100)])
+def test_does_not_drift_from_the_original_at_high_rates(rate, steps):
+    rng = np.random.default_rng(5)
+    values = random_gradients(rng, scale=0.1)
+    variables = make_variables(values)
+    slow = reference.AdamWeightDecay(values, {"table", "dense/kernel"})
+    optimizer = BertAdamW(rate)
+    for _ in range(steps):
+        gradients = random_gradients(rng)
+        optimizer.apply([tf.constant(gradient) for gradient in gradients.values()], list(variables.values()))
+        slow.apply(gradients, rate)
+    for path, variable in variables.items():
+        np.testing.assert_allclose(variable.numpy(), slow.variables[path], rtol=0, atol=1e-6)
+
+
 def test_sums_repeated_rows_of_sparse_gradients():
     rows = np.array([[1.0], [1.0], [3.0]], "float32")
     sparse = tf.IndexedSlices(tf.constant(rows), tf.constant([0, 0, 2]), tf.constant([4, 1]))
