@@ -325,7 +325,7 @@ class BertHead(TextModel):
             ValueError, TypeError: on labels, texts or ids that do not fit the model.
         """
         self.require_compiled("fit")
-        self.check_distribution()
+        self.check_fit_distribution()
         x, y = separate_labels(as_list(x), y, self.label_column)
         if validation_split:
             if validation_data is not None:
@@ -418,7 +418,7 @@ class BertHead(TextModel):
         if x is not None and x is self._fit.validation_batches:  # called by Keras' fit
             return super().evaluate(x, **arguments)
         self.require_compiled("evaluate")
-        self.check_distribution()
+        self.check_fit_distribution()
         x, y = separate_labels(as_list(x), y, self.label_column)
         if is_stream(x):
             return super().evaluate(self._prepare_stream(x), **arguments)
@@ -606,9 +606,9 @@ class BertHead(TextModel):
                 f"compile the model before `{method}`, for example model.compile(keras_bert.BertAdamW(5e-5))"
             )
 
-    def check_distribution(self) -> None:
-        """Raises ValueError if Keras cannot train under the model's strategy."""
-        super().check_distribution()
+    def check_fit_distribution(self) -> None:
+        """Raises ValueError if Keras cannot train under the model's strategy; `predict` can do more."""
+        self.check_distribution()
         strategy = getattr(self, "distribute_strategy", None)
         if strategy is not None and strategy.num_replicas_in_sync > 1:
             from keras_bert.models.fit import refuse_workers

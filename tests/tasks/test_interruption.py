@@ -102,16 +102,16 @@ def test_workers_go_on_after_sigterm_to_one_and_after_the_death_of_one(start, un
         Workers(start, tmp_path / "whole", "--deterministic"),
     )
     np.testing.assert_array_equal(last.weights(), whole.weights())
-    files, place = whole.programs[0].files(), re.compile(r"/place_\d")
-    assert [name for name in files if place.search(name)] == [
-        f"checkpoints/step_{step:08d}/place_{worker:05d}-of-00002.{kind}"
+    files, position = whole.programs[0].files(), re.compile(r"/position_\d")
+    assert [name for name in files if position.search(name)] == [
+        f"checkpoints/step_{step:08d}/position_{worker:05d}-of-00002.{kind}"
         for step in (UPDATES - CHECKPOINT_EVERY, UPDATES)
         for worker in range(2)
         for kind in ("data-00000-of-00001", "index")
     ]
     uninterrupted.weights()
-    assert [name for name in files if not place.search(name)] == [
-        name for name in uninterrupted.files() if not place.search(name)
+    assert [name for name in files if not position.search(name)] == [
+        name for name in uninterrupted.files() if not position.search(name)
     ]
     # Of TensorBoard's files there is one for each process of the chief's.
     assert last.programs[0].files() == sorted([*files, "tensorboard/events", "tensorboard/events"])
