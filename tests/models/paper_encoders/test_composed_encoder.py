@@ -222,7 +222,7 @@ def test_works_with_every_head(kind):
     assert tuple(BertMultipleChoice(make_encoder(kind))(questions).shape) == (2, 2)
     with pytest.raises(ValueError, match="with_pooler=True"):
         BertMultipleChoice(make_encoder(kind, with_pooler=False))
-    with pytest.raises(ValueError, match="a BertEncoder is pre-trained"):
+    with pytest.raises(ValueError, match="only a BertEncoder can be pre-trained"):
         BertPretrainer(make_encoder(kind))
 
 
