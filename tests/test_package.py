@@ -18,7 +18,6 @@ MANY_PARAMETERS = {
     "head.py:compile": "the signature of keras.Model.compile",
     "head.py:fit": "the signature of keras.Model.fit",
     "optimizer.py:__init__": "the signature of keras.optimizers.AdamW",
-    "settings.py:setting": "the properties of a field, as in dataclasses.field",
 }
 
 

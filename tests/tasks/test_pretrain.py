@@ -292,7 +292,7 @@ def test_two_replicas_train_the_weights_of_one_device(tmp_path, corpus, command)
     ("recipe", "message"),
     [
         ({"phase": ("64:1:4",)}, r"rows of 64 tokens, and the model has 40 positions"),
-        ({"next_sentence": "nsp", "objective": "left_to_right"}, "sees nothing where the encoder reads from left"),
+        ({"next_sentence": "nsp", "objective": "left_to_right"}, "attends to nothing else in a left-to-right encoder"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_the_folder_is_made(tmp_path, corpus, recipe, message):
