@@ -50,3 +50,36 @@ def toy_reviews(count, seed=0):
         texts.append(" ".join(words))
         labels.append("positive" if positive else "negative")
     return texts, labels
+
+
+def toy_questions(count, seed=0):
+    """Returns questions with three choices, one of which ends in a good word, and the index of that choice."""
+    generator = np.random.default_rng(seed)
+    prompts, choices, labels = [], [], []
+    for _ in range(count):
+        label = int(generator.integers(3))
+        prompts.append(" ".join(generator.choice(OTHER_WORDS, generator.integers(1, 4))))
+        words = [list(generator.choice(OTHER_WORDS, generator.integers(1, 4))) for _ in range(3)]
+        words[label].append(str(generator.choice(GOOD_WORDS)))
+        choices.append([" ".join(choice) for choice in words])
+        labels.append(label)
+    return {"prompt": prompts, "choices": choices}, labels
+
+
+def toy_sentences(count, seed=0):
+    """Returns sentences in which runs of good and of bad words are entities, and their IOB2 tags."""
+    generator = np.random.default_rng(seed)
+    sentences, tags = [], []
+    for _ in range(count):
+        words, word_tags = [], []
+        for _ in range(int(generator.integers(1, 5))):
+            kind, vocabulary = [("good", GOOD_WORDS), ("bad", BAD_WORDS), (None, OTHER_WORDS)][generator.integers(3)]
+            run = generator.choice(vocabulary, generator.integers(1, 4)).tolist()
+            if kind is not None:
+                words.append("the")
+                word_tags.append("O")
+            words += run
+            word_tags += ["O" if kind is None else f"{'I' if index else 'B'}-{kind}" for index in range(len(run))]
+        sentences.append(words)
+        tags.append(word_tags)
+    return sentences, tags

@@ -7,12 +7,12 @@ import tensorflow as tf
 from absl import flags
 
 from tasks import swag
-from tests.models.test_multiple_choice import telling_questions
 from tests.tasks import programs
+from tests.toys import toy_questions
 
 
 def make_swag(path, number, seed):
-    questions, labels = telling_questions(number, seed)
+    questions, labels = toy_questions(number, seed)
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["", "sent1", "sent2", "ending0", "ending1", "ending2", "label"])
@@ -22,7 +22,7 @@ def make_swag(path, number, seed):
 
 
 def make_codah(path, number, seed):
-    questions, labels = telling_questions(number, seed)
+    questions, labels = toy_questions(number, seed)
     with open(path, "w") as file:
         for row, (prompt, choices, label) in enumerate(zip(*questions.values(), labels, strict=True)):
             file.write("\t".join(["no"[row % 2], prompt, *choices, "a dull film", str(label)]) + "\n")

@@ -11,12 +11,12 @@ from keras_bert.finetuning.token_classification_task import TokenClassificationS
 from keras_bert.metrics.entity_scores import tagging_metrics
 from keras_bert.training.loss import mean_loss_weights
 from tasks import tagging
-from tests.models.test_token_classifier import telling_sentences
 from tests.tasks import programs
+from tests.toys import toy_sentences
 
 
 def make_file(path, number, seed, sentences_of_document=1, change=lambda tag: tag):
-    sentences, tags = telling_sentences(number, seed)
+    sentences, tags = toy_sentences(number, seed)
     write_conll(
         path,
         [
