@@ -352,7 +352,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         # Sums the rows that occur several times in a sparse gradient, which Keras' own optimizers do not.
         gradients = _sum_over_replicas([tf.convert_to_tensor(gradient) for gradient, _ in pairs])
 
-        squared_norms = tf.stack([2.0 * tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in gradients])
+        squared_norms = 2.0 * tf.stack([tf.nn.l2_loss(tf.cast(gradient, tf.float32)) for gradient in gradients])
         norm = tf.sqrt(tf.reduce_sum(squared_norms)) / loss_scale
         if must_be_finite:
             norm = tf.debugging.check_numerics(norm, _NOT_FINITE)  # everything written below depends on the norm
@@ -364,9 +364,12 @@ class BertAdamW(keras.optimizers.Optimizer):
         with keras.name_scope(self.name):
             learning_rate = tf.where(is_finite, tf.cast(self.learning_rate, tf.float32), math.nan)
             strategy = tf.distribute.get_strategy()
-            for gradient, (_, slot) in zip(gradients, pairs, strict=True):
+            # Made once per type and factor, not per variable, which would double the operations of a training step.
+            kinds = [(tf.as_dtype(slot.variable.dtype), slot.rate_factor) for _, slot in pairs]
+            scalars = {kind: self._update_scalars(learning_rate, *kind) for kind in dict.fromkeys(kinds)}
+            for gradient, (_, slot), kind in zip(gradients, pairs, kinds, strict=True):
                 strategy.extended.update(
-                    _get_value(slot.variable), self._make_updater(slot), args=(gradient, learning_rate), group=False
+                    _get_value(slot.variable), self._make_updater(slot), args=(gradient, scalars[kind]), group=False
                 )
                 if getattr(slot.variable, "constraint", None) is not None:
                     slot.variable.assign(slot.variable.constraint(slot.variable))
@@ -392,45 +395,53 @@ class BertAdamW(keras.optimizers.Optimizer):
             raise ValueError(f"BertAdamW was built without these variables: {unknown}; use another optimizer for them")
         return [slots[id(variable)] for variable in variables]
 
-    def _make_updater(self, slot: _Slot) -> Callable[[tf.Variable, tf.Tensor, tf.Tensor], None]:
-        """Returns a function of a device's copy of the slot's variable, its gradient and the learning rate.
+    def _update_scalars(self, learning_rate: tf.Tensor, dtype: tf.DType, rate_factor: float) -> dict[str, tf.Tensor]:
+        """Returns the numbers in an update of variables of a type; a learning rate of NaN leaves them unchanged."""
+        learning_rate = tf.cast(learning_rate, dtype)
+        is_update = tf.math.is_finite(learning_rate)
+        learning_rate = tf.where(is_update, learning_rate * rate_factor, 0.0)
+        decay = learning_rate * self.weight_decay
+        epsilon = tf.constant(self.epsilon, dtype)
+        if self.bias_correction:
+            step = tf.cast(self.iterations + 1, dtype)
+            root = tf.sqrt(_one_minus_power(self.beta_2, step))
+            learning_rate *= root / _one_minus_power(self.beta_1, step)
+            epsilon *= root
+        # The op computes 1 - beta_2 in the variable's type: 1 - float32(0.999) is 0.00099998713. That makes v too
+        # small by a constant factor, by whose root the rate and epsilon are divided.
+        v_root = math.sqrt((1 - self.beta_2) / (1 - float(dtype.as_numpy_dtype(self.beta_2))))
+        # Betas of 1 leave the means unchanged.
+        beta_1, beta_2 = (tf.where(is_update, tf.cast(beta, dtype), 1.0) for beta in (self.beta_1, self.beta_2))
+        return {
+            "decay": decay,
+            "learning_rate": learning_rate / v_root,
+            "epsilon": epsilon / v_root,
+            "beta_1": beta_1,
+            "beta_2": beta_2,
+        }
 
-        A learning rate of NaN leaves the variable and its means unchanged; the gradient must then be 0.
-        """
+    def _make_updater(self, slot: _Slot) -> Callable[[tf.Variable, tf.Tensor, dict[str, tf.Tensor]], None]:
+        """Returns a function of a device's copy of the slot's variable, its gradient and the update's scalars."""
 
-        def update(variable: tf.Variable, gradient: tf.Tensor, learning_rate: tf.Tensor) -> None:
-            dtype = variable.dtype
-            learning_rate = tf.cast(learning_rate, dtype)
-            is_update = tf.math.is_finite(learning_rate)
-            learning_rate = tf.where(is_update, learning_rate * slot.rate_factor, 0.0)
+        def update(variable: tf.Variable, gradient: tf.Tensor, scalars: dict[str, tf.Tensor]) -> None:
             if self.weight_decay and slot.is_decayed:
                 # Adam's step does not depend on the weight, so decaying first gives the original's sum of both. As a
                 # difference, not as a product with 1 - rate * decay: that would keep one digit of a decay of 5e-7.
-                variable.assign_sub(variable * (learning_rate * self.weight_decay))
-            epsilon = tf.constant(self.epsilon, dtype)
-            if self.bias_correction:
-                step = tf.cast(self.iterations + 1, dtype)
-                root = tf.sqrt(_one_minus_power(self.beta_2, step))
-                learning_rate *= root / _one_minus_power(self.beta_1, step)
-                epsilon *= root
-            # The op computes 1 - beta_2 in the variable's type: 1 - float32(0.999) is 0.00099998713. That makes v too
-            # small by a constant factor, by whose root the rate and epsilon are divided.
-            v_factor = (1 - self.beta_2) / (1 - float(dtype.as_numpy_dtype(self.beta_2)))
-            # Betas of 1 leave the means unchanged.
-            beta_1, beta_2 = (tf.where(is_update, tf.cast(beta, dtype), 1.0) for beta in (self.beta_1, self.beta_2))
+                variable.assign_sub(variable * scalars["decay"])
             # The op subtracts lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). With powers of
             # 0, that is Adam without bias correction, in one pass over the memory instead of a dozen.
+            zero = tf.zeros([], variable.dtype)
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=slot.momentum.value.handle,
                 v=slot.velocity.value.handle,
-                beta1_power=tf.zeros([], dtype),
-                beta2_power=tf.zeros([], dtype),
-                lr=learning_rate / math.sqrt(v_factor),
-                beta1=beta_1,
-                beta2=beta_2,
-                epsilon=epsilon / math.sqrt(v_factor),
-                grad=tf.cast(gradient, dtype),
+                beta1_power=zero,
+                beta2_power=zero,
+                lr=scalars["learning_rate"],
+                beta1=scalars["beta_1"],
+                beta2=scalars["beta_2"],
+                epsilon=scalars["epsilon"],
+                grad=tf.cast(gradient, variable.dtype),
             )
 
         return update
