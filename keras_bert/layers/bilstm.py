@@ -28,14 +28,11 @@ class BiLstm(keras.layers.Layer):
         self.backward = self._lstm("backward", go_backwards=True)
 
     def _lstm(self, name: str, **arguments: Any) -> "_Lstm":
-        cell = _ProjectedLstmCell(
-            self.units,
-            kernel_initializer=keras.initializers.GlorotUniform(derive_seed(self.seed, f"{name} kernel")),
-            recurrent_initializer=keras.initializers.Orthogonal(seed=derive_seed(self.seed, f"{name} recurrent")),
-            seed=derive_seed(self.seed, name),
-            dtype="float32",
-            name="lstm_cell",
-        )
+        kernel = keras.initializers.GlorotUniform(derive_seed(self.seed, f"{name} kernel"))
+        recurrent = keras.initializers.Orthogonal(seed=derive_seed(self.seed, f"{name} recurrent"))
+        initial = {"kernel_initializer": kernel, "recurrent_initializer": recurrent}
+        seed = derive_seed(self.seed, name)
+        cell = _ProjectedLstmCell(self.units, **initial, seed=seed, dtype="float32", name="lstm_cell")
         return _Lstm(cell, return_sequences=True, return_state=True, dtype="float32", name=name, **arguments)
 
     def build(self, input_shape: Sequence[int | None]) -> None:

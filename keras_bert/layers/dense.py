@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer
 from keras_bert.typing import Tensor
 
 # "gelu" and "gelu_new" are Hugging Face's names. They differ by up to 4.7e-4. google-research/bert writes "gelu" and
@@ -27,7 +28,7 @@ def get_activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Dense(keras.layers.Layer):
+class Dense(BaseLayer):
     """`activation(x @ kernel + bias)` over the last axis, [..., input size] -> [..., units].
 
     Inputs are flattened to two dimensions, as in google-research/bert (modeling.py): Keras' own Dense multiplies a
@@ -73,13 +74,3 @@ class Dense(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> tuple[int | None, ...]:
         """Returns the input's shape with `units` as the last axis."""
         return (*input_shape[:-1], self.units)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-            "seed": self.seed,
-        }

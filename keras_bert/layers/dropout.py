@@ -1,16 +1,17 @@
 """Dropout with different masks on the replicas of a distribution strategy."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_bert.layers.base_layer import BaseLayer
 from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Dropout(keras.layers.Layer):
+class Dropout(BaseLayer):
     """Zeroes elements with probability `rate` in training, and scales up the others (paper, appendix A.2).
 
     The state of the random numbers, which start from `seed`, is saved with the layer.
@@ -50,11 +51,3 @@ class Dropout(keras.layers.Layer):
         """Restores the state of the random numbers."""
         if self.rate:
             self.seed_generator.state.assign(store["seed_generator_state"])
-
-    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Returns the input's shape."""
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer, create_sublayer
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
 from keras_bert.layers.seeds import derive_seed
@@ -13,7 +14,7 @@ from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Embeddings(keras.layers.Layer):
+class Embeddings(BaseLayer):
     """Word, segment and position embeddings, summed, normalized, with dropout (paper, figure 2; modeling.py).
 
     Takes `token_ids` and `segment_ids`, int32 [batch, length], and `position_ids` or None for 0, 1, 2, ... Returns
@@ -49,9 +50,7 @@ class Embeddings(keras.layers.Layer):
         self.position_embeddings = self._table("position_embeddings", self.max_position_embeddings)
         self.layer_norm = LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name="layer_norm")
         self.layer_norm.build((None, None, self.hidden_size))
-        self.dropout = Dropout(
-            self.hidden_dropout_prob, derive_seed(self.seed, "dropout"), dtype=self.dtype_policy, name="dropout"
-        )
+        self.dropout = create_sublayer(self, Dropout, "dropout", self.hidden_dropout_prob)
 
     def call(
         self, token_ids: Tensor, segment_ids: Tensor, position_ids: Tensor | None = None, training: bool = False
@@ -84,22 +83,6 @@ class Embeddings(keras.layers.Layer):
         )
         return self.add_weight(name=name, shape=(rows, self.hidden_size), initializer=initializer, autocast=False)
 
-    def compute_output_shape(
-        self, token_ids_shape: Sequence[int | None], segment_ids_shape: Any = None, position_ids_shape: Any = None
-    ) -> tuple[int | None, ...]:
+    def compute_output_shape(self, token_ids_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
         """[batch, length, hidden]."""
         return (*token_ids_shape, self.hidden_size)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "type_vocab_size": self.type_vocab_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "hidden_dropout_prob": self.hidden_dropout_prob,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "seed": self.seed,
-        }

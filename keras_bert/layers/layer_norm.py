@@ -6,13 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer
 from keras_bert.typing import Tensor
 
 LAYER_NORM_EPSILON = 1e-12  # tf.contrib's default, which google-research/bert uses in modeling.py
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class LayerNorm(keras.layers.Layer):
+class LayerNorm(BaseLayer):
     """Normalizes the last axis (arXiv 1607.06450) in float32, and returns the layer's compute dtype.
 
     Keras' default epsilon of 1e-3 would change every activation of a BERT.
@@ -36,11 +37,3 @@ class LayerNorm(keras.layers.Layer):
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         gain = ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, "float32")
         return ops.cast(centered * gain + ops.cast(self.beta, "float32"), self.compute_dtype)
-
-    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Returns the input's shape."""
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "epsilon": self.epsilon}

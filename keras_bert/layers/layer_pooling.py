@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer
 from keras_bert.typing import Tensor
 
 EMBEDDINGS = "embeddings"
@@ -19,7 +20,7 @@ _MIN_BLOCKS = {SECOND_TO_LAST: 2, WEIGHTED_LAST_FOUR: 4, CONCAT_LAST_FOUR: 4}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class LayerPooling(keras.layers.Layer):
+class LayerPooling(BaseLayer):
     """The layer poolings that the paper compares on named entities (section 5.3 and table 7).
 
     Use it between an encoder and a model of your own. The paper does not say how its sums are weighted; here they are
@@ -94,7 +95,3 @@ class LayerPooling(keras.layers.Layer):
         """The shape of one hidden state, or four times as wide."""
         *outer, hidden_size = input_shape[0]
         return (*outer, 4 * hidden_size if self.pooling == CONCAT_LAST_FOUR else hidden_size)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "pooling": self.pooling}

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer, create_sublayer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(BaseLayer):
     """A dense layer, a layer norm, and the product with the encoder's word embeddings.
 
     Source: paper, section 3.1; google-research/bert, run_pretraining.py, get_masked_lm_output.
@@ -40,14 +40,7 @@ class MaskedLMHead(keras.layers.Layer):
     def build(self, hidden_states_shape: Sequence[int], token_embeddings_shape: Any = None) -> None:
         """Creates the dense layer, the layer norm and `bias` [vocab]."""
         hidden_size = hidden_states_shape[-1]
-        self.transform = Dense(
-            hidden_size,
-            self.hidden_act,
-            self.initializer_range,
-            derive_seed(self.seed, "transform"),
-            dtype=self.dtype_policy,
-            name="transform",
-        )
+        self.transform = create_sublayer(self, Dense, "transform", hidden_size, self.hidden_act, self.initializer_range)
         self.transform.build((None, hidden_size))
         self.layer_norm = LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name="layer_norm")
         self.layer_norm.build((None, hidden_size))
@@ -61,19 +54,6 @@ class MaskedLMHead(keras.layers.Layer):
         logits = ops.matmul(transformed, ops.transpose(table))  # [positions, vocab]
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
-    def compute_output_shape(
-        self, hidden_states_shape: Sequence[int | None], token_embeddings_shape: Any = None
-    ) -> tuple[int | None, ...]:
+    def compute_output_shape(self, input_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
         """[positions, vocab]."""
-        return (*hidden_states_shape[:-1], self.vocab_size)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "hidden_act": self.hidden_act,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "seed": self.seed,
-        }
+        return (*input_shape[:-1], self.vocab_size)

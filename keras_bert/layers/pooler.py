@@ -38,9 +38,7 @@ class Pooler(Dense):
             token = gather_positions(sequence_output, positions[:, None])[:, 0]
         return super().call(token, training=training)
 
-    def compute_output_shape(
-        self, input_shape: Sequence[int | None], positions_shape: Any = None
-    ) -> tuple[int | None, ...]:
+    def compute_output_shape(self, input_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
         """[batch, units]."""
         return (input_shape[0], self.units)
 

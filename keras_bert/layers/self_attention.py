@@ -6,9 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import BaseLayer, create_sublayer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.typing import Tensor
 
 # Added to the scores of masked keys (google-research/bert, modeling.py). It fits into float16, and gives a probability
@@ -17,7 +17,7 @@ MASKED_SCORE = -10000.0
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(BaseLayer):
     """Multi-head self-attention (arXiv 1706.03762, section 3.2; google-research/bert, modeling.py).
 
     Takes hidden states [batch, length, hidden] and a bool attention mask [batch, from, to], in which `from` may be 1.
@@ -51,26 +51,10 @@ class SelfAttention(keras.layers.Layer):
                 f"got {hidden_size} and {self.num_attention_heads}"
             )
         self.head_size = hidden_size // self.num_attention_heads
-        self.query_key_value = Dense(
-            3 * hidden_size,
-            initializer_range=self.initializer_range,
-            seed=derive_seed(self.seed, "query_key_value"),
-            dtype=self.dtype_policy,
-            name="query_key_value",
-        )
-        self.dropout = Dropout(
-            self.attention_probs_dropout_prob,
-            seed=derive_seed(self.seed, "dropout"),
-            dtype=self.dtype_policy,
-            name="dropout",
-        )
-        self.output_projection = Dense(
-            hidden_size,
-            initializer_range=self.initializer_range,
-            seed=derive_seed(self.seed, "output"),
-            dtype=self.dtype_policy,
-            name="output",
-        )
+        initial = {"initializer_range": self.initializer_range}
+        self.query_key_value = create_sublayer(self, Dense, "query_key_value", 3 * hidden_size, **initial)
+        self.dropout = create_sublayer(self, Dropout, "dropout", self.attention_probs_dropout_prob)
+        self.output_projection = create_sublayer(self, Dense, "output", hidden_size, **initial)
         self.query_key_value.build(hidden_states_shape)
         self.output_projection.build(hidden_states_shape)
 
@@ -113,19 +97,3 @@ class SelfAttention(keras.layers.Layer):
         context = ops.matmul(dropped, value)  # [batch, heads, from, head size]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, width // 3))
         return context, probabilities
-
-    def compute_output_shape(
-        self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None
-    ) -> Sequence[Any]:
-        """Returns the shape of the hidden states."""
-        return hidden_states_shape
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "num_attention_heads": self.num_attention_heads,
-            "attention_probs_dropout_prob": self.attention_probs_dropout_prob,
-            "initializer_range": self.initializer_range,
-            "seed": self.seed,
-        }

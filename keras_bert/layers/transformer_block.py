@@ -5,16 +5,16 @@ from typing import Any
 
 import keras
 
+from keras_bert.layers.base_layer import BaseLayer, create_sublayer
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON, LayerNorm
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.self_attention import SelfAttention
 from keras_bert.typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(BaseLayer):
     """Self-attention and a feed-forward network, each followed by dropout, residual and layer norm (modeling.py of
     google-research/bert).
 
@@ -46,19 +46,13 @@ class TransformerBlock(keras.layers.Layer):
     def build(self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None) -> None:
         """Creates the sublayers in forward order."""
         hidden_size = hidden_states_shape[-1]
-        self.self_attention = SelfAttention(
-            self.num_attention_heads,
-            self.attention_probs_dropout_prob,
-            self.initializer_range,
-            seed=derive_seed(self.seed, "self_attention"),
-            dtype=self.dtype_policy,
-            name="self_attention",
-        )
-        self.self_attention_dropout = self._dropout("self_attention_dropout")
+        attention = (self.num_attention_heads, self.attention_probs_dropout_prob, self.initializer_range)
+        self.self_attention = create_sublayer(self, SelfAttention, "self_attention", *attention)
+        self.self_attention_dropout = create_sublayer(self, Dropout, "self_attention_dropout", self.hidden_dropout_prob)
         self.self_attention_layer_norm = self._layer_norm("self_attention_layer_norm")
         self.intermediate = self._dense("intermediate", self.intermediate_size, self.hidden_act)
         self.output_projection = self._dense("output", hidden_size, "linear")
-        self.output_dropout = self._dropout("output_dropout")
+        self.output_dropout = create_sublayer(self, Dropout, "output_dropout", self.hidden_dropout_prob)
         self.output_layer_norm = self._layer_norm("output_layer_norm")
 
         self.self_attention.build(hidden_states_shape)
@@ -92,31 +86,7 @@ class TransformerBlock(keras.layers.Layer):
         return (hidden_states, scores) if return_attention_scores else hidden_states
 
     def _dense(self, name: str, units: int, activation: str) -> Dense:
-        seed = derive_seed(self.seed, name)
-        return Dense(units, activation, self.initializer_range, seed, dtype=self.dtype_policy, name=name)
-
-    def _dropout(self, name: str) -> Dropout:
-        return Dropout(self.hidden_dropout_prob, derive_seed(self.seed, name), dtype=self.dtype_policy, name=name)
+        return create_sublayer(self, Dense, name, units, activation, self.initializer_range)
 
     def _layer_norm(self, name: str) -> LayerNorm:
         return LayerNorm(self.layer_norm_eps, dtype=self.dtype_policy, name=name)
-
-    def compute_output_shape(
-        self, hidden_states_shape: Sequence[Any], attention_mask_shape: Any = None
-    ) -> Sequence[Any]:
-        """Returns the shape of the hidden states."""
-        return hidden_states_shape
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "num_attention_heads": self.num_attention_heads,
-            "intermediate_size": self.intermediate_size,
-            "hidden_act": self.hidden_act,
-            "hidden_dropout_prob": self.hidden_dropout_prob,
-            "attention_probs_dropout_prob": self.attention_probs_dropout_prob,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "seed": self.seed,
-        }

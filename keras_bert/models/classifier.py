@@ -12,17 +12,10 @@ import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import BertHead
-from keras_bert.models.labels import (
-    MULTI_LABEL,
-    REGRESSION,
-    SINGLE_LABEL,
-    class_weight_list,
-    encode_labels,
-    label_names,
-)
-from keras_bert.models.pretrained import is_same_head
+from keras_bert.models.head import BertHead, LossTerms
+from keras_bert.models.labels import class_weight_list, encode_labels, label_names
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import CLASSIFIER_HEAD
 
@@ -110,9 +103,7 @@ class BertClassifier(BertHead):
         windows = ops.segment_sum(ops.ones_like(logits), window_text_ids, sorted=True)
         return ops.segment_sum(logits, window_text_ids, sorted=True) / windows
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the loss of a batch.
 
         Args:
@@ -237,38 +228,20 @@ class BertClassifier(BertHead):
 
         Raises:
             FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype.
+            ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures  # they need TensorFlow
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
-        return export_head(
-            self,
-            path,
-            dtype,
-            lambda served: text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids))),
-            inputs,
-            assets={"labels.txt": "\n".join(self.labels) + "\n"},
-        )
 
-    def classifier_arguments(self) -> dict[str, Any]:
-        """What a checkpoint stores of this classifier besides its weights; not its class weights."""
-        return {
-            "num_labels": len(self.labels),
-            "label_names": self.labels,
-            "problem_type": self.problem_type,
-            "classifier_dropout": self.dropout.rate,
-        }
+        def signatures(served: Any) -> Any:
+            return text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids)))
+
+        return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {
-            **super().get_config(),
-            "labels": self.labels,
-            "problem_type": self.problem_type,
-            "dropout": self.dropout.rate,
-            "class_weights": self.class_weights,
-        }
+        own = {"labels": self.labels, "problem_type": self.problem_type, "class_weights": self.class_weights}
+        return {**super().get_config(), **own, "dropout": self.dropout.rate}
 
     @classmethod
     def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,10 +251,6 @@ class BertClassifier(BertHead):
         if labels is None and "labels" not in given and problem_type != REGRESSION:
             raise ValueError(f"{path} has no classifier, so its labels are unknown; pass labels=[...], a list of names")
         return {**super().checkpoint_defaults(path, head, given), "labels": labels, "problem_type": problem_type}
-
-    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint's classifier has these labels."""
-        return is_same_head(self.labels, self.problem_type, head)
 
 
 def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:

@@ -11,14 +11,15 @@ import keras
 from keras import ops
 
 from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, LEFT_TO_RIGHT, make_attention_mask
+from keras_bert.layers.base_layer import constructor_arguments, create_sublayer
 from keras_bert.layers.embeddings import Embeddings
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
 from keras_bert.layers.pooler import Pooler, last_positions
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.transformer_block import TransformerBlock
-from keras_bert.models.pretrained import assign_arrays, read_bert, relative_variables, write_checkpoint
+from keras_bert.models.pretrained import FromPreset, assign_arrays, read_bert, relative_variables, write_checkpoint
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.assignment_report import AssignmentReport
+from keras_bert.weights.bert_config import SIZE_NAMES
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _is_text_dtype(dtype: Any) -> bool:
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertEncoder(keras.Model):
+class BertEncoder(FromPreset, keras.Model):
     """BERT's encoder: embeddings, transformer blocks and a pooler.
 
     Source: paper, section 3; google-research/bert, modeling.py. Use it with a head, or directly for features. It is
@@ -169,15 +170,7 @@ class BertEncoder(keras.Model):
         self.trainable = trainable
 
     def _check_sizes(self) -> None:
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        ):
+        for name in SIZE_NAMES:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
@@ -195,41 +188,19 @@ class BertEncoder(keras.Model):
             raise ValueError(f"gradient_checkpointing needs TensorFlow; the Keras backend is {keras.backend.backend()}")
 
     def _create_layers(self) -> None:
-        self.embeddings = Embeddings(
-            self.vocab_size,
-            self.hidden_size,
-            self.type_vocab_size,
-            self.max_position_embeddings,
-            self.hidden_dropout_prob,
-            self.initializer_range,
-            self.layer_norm_eps,
-            seed=derive_seed(self.seed, "embeddings"),
-            dtype=self.dtype_policy,
-            name="embeddings",
-        )
+        tables = (self.vocab_size, self.hidden_size, self.type_vocab_size, self.max_position_embeddings)
+        common = (self.initializer_range, self.layer_norm_eps)
+        self.embeddings = create_sublayer(self, Embeddings, "embeddings", *tables, self.hidden_dropout_prob, *common)
+        sizes = (self.num_attention_heads, self.intermediate_size)
+        rates = (self.hidden_dropout_prob, self.attention_probs_dropout_prob)
         for i in range(self.num_hidden_layers):
             # One attribute per block: tf.train.Checkpoint silently skips layers that are only in a Python list.
             name = f"transformer_block_{i}"
-            block = TransformerBlock(
-                self.num_attention_heads,
-                self.intermediate_size,
-                self.hidden_act,
-                self.hidden_dropout_prob,
-                self.attention_probs_dropout_prob,
-                self.initializer_range,
-                self.layer_norm_eps,
-                seed=derive_seed(self.seed, name),
-                dtype=self.dtype_policy,
-                name=name,
-            )
+            block = create_sublayer(self, TransformerBlock, name, *sizes, self.hidden_act, *rates, *common)
             setattr(self, name, block)
         if self.with_pooler:
-            self.pooler = Pooler(
-                self.hidden_size,
-                initializer_range=self.initializer_range,
-                seed=derive_seed(self.seed, "pooler"),
-                dtype=self.dtype_policy,
-                name="pooler",
+            self.pooler = create_sublayer(
+                self, Pooler, "pooler", self.hidden_size, initializer_range=self.initializer_range
             )
 
     def build(self, input_shape: Any = None) -> None:
@@ -360,25 +331,6 @@ class BertEncoder(keras.Model):
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
         return encoder
 
-    @classmethod
-    def from_preset(cls, name: str, **kwargs: Any) -> Self:
-        """Creates an encoder from a preset.
-
-        Args:
-            name: one of `keras_bert.weights.preset_names.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Returns:
-            A BertEncoder.
-
-        Raises:
-            ValueError: if the preset is unknown.
-            FileNotFoundError: if its files are not installed; the message says how to install them.
-        """
-        from keras_bert.weights.preset_names import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
-
     def save_checkpoint(self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32") -> Path:
         """Writes the weights as a Hugging Face folder.
 
@@ -440,24 +392,5 @@ class BertEncoder(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "intermediate_size": self.intermediate_size,
-            "hidden_act": self.hidden_act,
-            "hidden_dropout_prob": self.hidden_dropout_prob,
-            "attention_probs_dropout_prob": self.attention_probs_dropout_prob,
-            "max_position_embeddings": self.max_position_embeddings,
-            "type_vocab_size": self.type_vocab_size,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "with_pooler": self.with_pooler,
-            "attention_direction": self.attention_direction,
-            "gradient_checkpointing": self.gradient_checkpointing,
-            "seed": self.seed,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "name": self.name,
-            "trainable": self.trainable,
-        }
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {**constructor_arguments(self, BertEncoder), "dtype": dtype}

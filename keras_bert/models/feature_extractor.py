@@ -273,39 +273,21 @@ class BertFeatureExtractor(TextModel):
         [batch, layers, hidden] with combine="stack".
 
         Args:
-            path: folder to write, for example "models/embeddings/1"; the server reads the version from its name.
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
-            pairs: whether the inputs are pairs of texts.
-
-        Returns:
-            The folder.
-
-        Raises:
-            FileExistsError: if `path` exists.
-            ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
+            path, dtype, pairs: as for `BertClassifier.export`; so are the result and the errors.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
-        return export_head(
-            self,
-            path,
-            dtype,
-            lambda served: text_signatures(served, inputs, lambda ids: {"embedding": served(ids)}),
-            inputs,
-        )
+
+        def signatures(served: Any) -> Any:
+            return text_signatures(served, inputs, lambda ids: {"embedding": served(ids)})
+
+        return export_head(self, path, dtype, signatures, inputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        config = {
-            **super().get_config(),
-            "layers": list(self.layers_read),
-            "combine": self.combine,
-            "pooling": self.pooling,
-            "normalize": self.normalize,
-        }
+        config = {**super().get_config(), "layers": list(self.layers_read)}
         del config["dtype"]
-        return config
+        return config | {name: getattr(self, name) for name in ("combine", "pooling", "normalize")}
 
     @classmethod
     def from_checkpoint(

@@ -18,7 +18,7 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
-from keras_bert.models.pretrained import assign_arrays, drop_head, load_tokenizer
+from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.text_model import (
     TextModel,
     arrays_of,
@@ -33,10 +33,11 @@ from keras_bert.models.text_model import (
 from keras_bert.typing import PathLike, Tensor
 
 if TYPE_CHECKING:
-    from keras_bert.data.batching import BatchPlan, Examples
+    from keras_bert.data.batching import Examples
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
+LossTerms = dict[str, tuple[Tensor, Tensor]]  # sum and weight, by the name of the loss
 
 
 class BertHead(TextModel):
@@ -45,14 +46,14 @@ class BertHead(TextModel):
     `fit` tokenizes texts once, batches them by length, and trains with the same step as `keras_bert.Trainer`: the same
     data, seed and optimizer give the same weights. Everything else is Keras' own `fit`.
 
-    A subclass names its text columns, tokenizes them (`tokenize_columns`), encodes labels (`encode_labels`), and says
-    what its losses are (`loss_terms`).
+    A subclass names its text columns, tokenizes them (`tokenize_columns`), encodes labels (`encode_labels`), and
+    computes its losses (`loss_terms`).
 
     Args:
         encoder: `BertEncoder`, `BiLstmEncoder` or `TwoDirectionEncoder`.
-        preprocessor: makes ids of texts for this head; None for a model that takes ids only.
-        freeze: what training leaves unchanged: "none", "embeddings", "encoder", or a number k: the embeddings and the
-            lowest k layers. The encoder itself is frozen, wherever else it is used.
+        preprocessor: converts texts to ids; None for a model that takes ids only.
+        freeze: layers that training does not change: "none", "embeddings", "encoder", or a number k: the embeddings and
+            the lowest k layers. The encoder itself is frozen, wherever else it is used.
         seed: seed of the new layers, of the dropout and of the order of the data in `fit`. None draws one.
         name, dtype, trainable: as for every Keras model; the dtype defaults to the encoder's.
 
@@ -60,8 +61,10 @@ class BertHead(TextModel):
         ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
     """
 
-    # The name of the head's output layer in checkpoints; None if they have none.
+    # The name of the layer in checkpoints that computes logits for labels; None if there is none.
     head_name: str | None = None
+    labels: list[str] | None = None
+    problem_type: str | None = None
     # Arguments of the encoder that `from_checkpoint` has by default.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
     # Whether batches hold examples of similar length. Without, each batch is divided by its own weight.
@@ -113,28 +116,26 @@ class BertHead(TextModel):
 
     # === Loss and metrics ===
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """The losses of a batch by name: `(sum, weight)`."""
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
+        """Computes the losses of a batch by name: `(sum, weight)`."""
         raise NotImplementedError
 
     def loss_weights(self, labels: Any, sample_weight: Tensor | None = None) -> dict[str, Tensor]:
-        """The weights of `loss_terms`, which depend on the labels alone."""
+        """Computes the weights of `loss_terms`, which depend on the labels alone."""
         return {"loss": ops.sum(self._weights(labels, sample_weight))}
 
     def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
-        """How much each loss of a batch counts: float32 [rows], for a head with one loss per row."""
+        """Returns the weight of each loss of a batch: float32 [rows], for a head with one loss per row."""
         if sample_weight is None:
             return ops.ones((ops.shape(labels)[0],), "float32")
         return ops.reshape(ops.cast(sample_weight, "float32"), (-1,))
 
     def accuracy_metric(self) -> keras.metrics.Metric | None:
-        """A new metric for the name "accuracy"; None leaves the name to Keras, which guesses by shapes."""
+        """Creates the metric for the name "accuracy"; None leaves the name to Keras, which guesses by shapes."""
         return None
 
     def default_metrics(self) -> list[keras.metrics.Metric] | None:
-        """The metrics of `compile(metrics="auto")`."""
+        """Creates the metrics of `compile(metrics="auto")`."""
         accuracy = self.accuracy_metric()
         return None if accuracy is None else [accuracy]
 
@@ -146,7 +147,7 @@ class BertHead(TextModel):
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:
-        """The loss for Keras: the sum of `loss_terms`, each divided by its weight, or the loss given to `compile`."""
+        """Computes the loss: the sum of `loss_terms`, each divided by its weight, or the loss given to `compile`."""
         if not self._has_own_loss:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         from keras_bert.training.loss import total_loss
@@ -214,7 +215,7 @@ class BertHead(TextModel):
         )
 
     def get_compile_config(self) -> dict[str, Any]:
-        """What `compile` was given, for saving."""
+        """Returns the arguments of `compile`, for saving."""
         config = super().get_compile_config()
         return {**config, "jit_compile": self._jit_compiles_step or self.jit_compile} if self.compiled else config
 
@@ -346,24 +347,19 @@ class BertHead(TextModel):
             if y is not None or sample_weight is not None:
                 raise ValueError("a dataset brings its own labels and sample weights: leave y and sample_weight out")
             weights = self._class_weights(class_weight)
-            class_weights = None if weights is None else dict(enumerate(weights.tolist()))
+            arguments["class_weight"] = None if weights is None else dict(enumerate(weights.tolist()))
             batches = self._prepare_stream(x)
-            arguments["class_weight"] = class_weights
             return self._fit_on((batches, getattr(batches, "element_spec", None)), None, arguments)
         examples = self._examples(x, y, sample_weight, class_weight)
         if keras.backend.backend() != "tensorflow":
             return super().fit(**arrays_of(examples), batch_size=batch_size, shuffle=shuffle, **arguments)
         from keras_bert.data.batching import BUCKET_STEP, BatchPlan  # here, as they need TensorFlow
         from keras_bert.models.fit import EpochCallback, training_dataset
+        from keras_bert.training.loss import mean_loss_weights
 
         bucket_step = BUCKET_STEP if self.batches_by_length and shuffle else None
-        plan = BatchPlan(
-            examples.lengths,
-            checked_batch_size(DEFAULT_BATCH_SIZE if batch_size is None else batch_size),
-            None,
-            bucket_step,
-            self._fit.seed if shuffle else None,
-        )
+        batch_size = checked_batch_size(DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
+        plan = BatchPlan(examples.lengths, batch_size, None, bucket_step, self._fit.seed if shuffle else None)
         epoch_callback = EpochCallback(0 if initial_epoch else self._fit.epochs_trained)
         if isinstance(callbacks, keras.callbacks.CallbackList):
             callbacks.append(epoch_callback)
@@ -371,17 +367,13 @@ class BertHead(TextModel):
             callbacks = [epoch_callback, *([] if callbacks is None else keras.tree.flatten(callbacks))]
         batches = training_dataset(examples, plan, epoch_callback.epoch, self.distribute_strategy)
         arguments["callbacks"] = callbacks
-        history = self._fit_on(batches, self._mean_loss_weights(examples, plan), arguments)
+        mean_weights = mean_loss_weights(self, examples, plan) if self._has_own_loss else None
+        history = self._fit_on(batches, mean_weights, arguments)
         self._fit.epochs_trained = int(epoch_callback.epoch) + 1
         return history
 
-    def _mean_loss_weights(self, examples: Examples, plan: BatchPlan) -> dict[str, float] | None:
-        from keras_bert.training.loss import mean_loss_weights
-
-        return mean_loss_weights(self, examples, plan) if self._has_own_loss else None
-
     def _fit_on(self, batches: tuple[Any, Any], mean_loss_weights: Any, arguments: dict[str, Any]) -> Any:
-        """Keras' `fit` on batches of ids (and their spec)."""
+        """Runs Keras' `fit` on batches of ids (and their spec)."""
         dataset, spec = batches
         if keras.backend.backend() == "tensorflow":
             self.make_train_function()
@@ -458,11 +450,11 @@ class BertHead(TextModel):
         return np.asarray(labels)
 
     def label_classes(self, examples: Any = None) -> list[str] | None:
-        """The names of the classes that `class_weight` in `fit` refers to; None if labels are not classes."""
+        """Returns the names of the classes that `class_weight` in `fit` refers to; None if labels are not classes."""
         return None
 
     def training_examples(self, examples: Any) -> Any:
-        """Tokenized examples as they are trained on."""
+        """Converts tokenized examples to those that are trained on."""
         return examples
 
     def tokenize(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
@@ -481,7 +473,7 @@ class BertHead(TextModel):
         return self._labelled_examples(x, y, sample_weight)
 
     def _examples(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
-        """A caller's texts or ids in memory as examples with labels, as they are trained on."""
+        """Converts texts or ids in memory to examples with labels, as they are trained on."""
         examples = self.training_examples(self._labelled_examples(x, y, sample_weight, class_weight))
         if examples.labels is None:
             raise ValueError("there are no labels: y is None")
@@ -508,7 +500,7 @@ class BertHead(TextModel):
         return examples
 
     def _set_weights(self, examples: Any, sample_weight: Any, class_weights: np.ndarray | None) -> None:
-        """Sets the weights of examples, which are those of their classes as well."""
+        """Sets the weights of examples: products of sample weights and class weights."""
         if sample_weight is not None:
             sample_weight = np.asarray(to_mapping(sample_weight), "float32")
             if sample_weight.ndim != 1:
@@ -525,11 +517,11 @@ class BertHead(TextModel):
             examples.set_labels(examples.labels, sample_weight)
 
     def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
-        """The weights of tokenized examples from those of the caller's: the same, unless one text has several rows."""
+        """Converts weights of texts to weights of tokenized examples; they differ if a text has several rows."""
         return sample_weight
 
     def _class_weights(self, class_weight: Any, examples: Any = None) -> np.ndarray | None:
-        """`fit`'s class_weight as an array [classes]."""
+        """Converts `fit`'s class_weight to an array [classes]."""
         if class_weight is None:
             return None
         classes = self.label_classes(examples)
@@ -543,7 +535,7 @@ class BertHead(TextModel):
         return np.asarray(class_weight_list(class_weight, classes), "float32")
 
     def _prepare_validation(self, data: Any, batch_size: int | None) -> Any:
-        """Validation data as batches for Keras' fit, which passes them on to `evaluate`."""
+        """Converts validation data to batches for Keras' fit, which passes them on to `evaluate`."""
         if data is None:
             return None
         if is_stream(data):
@@ -578,7 +570,7 @@ class BertHead(TextModel):
         return (*batch, None)[:3]
 
     def _split(self, x: Any, y: Any, sample_weight: Any, fraction: float) -> tuple[tuple[Any, Any, Any], Any]:
-        """Training and validation parts; the last examples are for validation, as in Keras."""
+        """Splits data for training and validation; the last examples are for validation, as in Keras."""
         if is_stream(x) or is_examples(x):
             raise ValueError("validation_split needs texts or ids in memory; for other data pass validation_data")
         columns = {name: to_mapping(values) for name, values in (x if is_ids(x) else self._columns(x)).items()}
@@ -590,12 +582,9 @@ class BertHead(TextModel):
             raise ValueError(f"validation_split={fraction} of {number} examples leaves one of the two parts empty")
 
         def part(rows: slice) -> tuple[Any, Any, Any]:
-            columns_of_part = {name: values[rows] for name, values in columns.items()}
-            return (
-                columns_of_part,
-                None if y is None else _rows(y, rows),
-                None if sample_weight is None else sample_weight[rows],
-            )
+            labels = None if y is None else _rows(y, rows)
+            weights = None if sample_weight is None else sample_weight[rows]
+            return _rows(columns, rows), labels, weights
 
         return part(slice(cut)), part(slice(cut, None))
 
@@ -615,8 +604,18 @@ class BertHead(TextModel):
 
             refuse_workers(strategy)
 
+    def classifier_arguments(self) -> dict[str, Any] | None:
+        """Returns what a checkpoint stores of this head besides its weights; None without a layer for labels."""
+        if self.head_name is None:
+            return None
+        return {
+            "num_labels": 1 if self.labels is None else len(self.labels),
+            "label_names": self.labels,
+            "problem_type": self.problem_type,
+            "classifier_dropout": self.dropout.rate,
+        }
+
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
         return {**super().get_config(), "freeze": self.freeze, "seed": self.seed}
 
     @classmethod
@@ -651,39 +650,44 @@ class BertHead(TextModel):
         longest = encoder.max_position_embeddings
         if "sequence_length" not in preprocessor_arguments and preprocessing["sequence_length"].default > longest:
             preprocessor_arguments = {**cls.shortened_preprocessing(longest), **preprocessor_arguments}
-            logging.warning(
-                "the encoder has %d positions: preprocessing with %s",
-                longest,
-                ", ".join(f"{name}={value}" for name, value in preprocessor_arguments.items()),
-            )
+            settings = ", ".join(f"{name}={value}" for name, value in preprocessor_arguments.items())
+            logging.warning("the encoder has %d positions: preprocessing with %s", longest, settings)
         tokenizer = load_tokenizer(checkpoint, vocabulary, lower_case)
         preprocessor = cls.preprocessor_class()(tokenizer, **preprocessor_arguments)
         head = {} if cls.head_name is None else checkpoint.head_arguments(cls.head_name)
         given = {name: value for name, value in own.items() if value is not None}
         model = cls(encoder, preprocessor=preprocessor, **{**cls.checkpoint_defaults(path, head, given), **given})
-        if not model.has_labels_of(head):
-            checkpoint = drop_head(checkpoint, str(cls.head_name))
+        if not model._has_labels_of(head):
+            checkpoint = checkpoint.select(lambda variable: not variable.startswith(f"{cls.head_name}/"))
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
         return model
 
     @classmethod
     def shortened_preprocessing(cls, longest: int) -> dict[str, int]:
-        """Arguments of the preprocessor for an encoder with fewer positions than its default length."""
+        """Returns the preprocessor's arguments for an encoder with fewer positions than its default length."""
         return {"sequence_length": longest}
 
     @classmethod
     def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of the constructor that a checkpoint's own head determines."""
+        """Returns the constructor's arguments that a checkpoint's own head determines."""
         rate = head.get("classifier_dropout")
         return {} if rate is None else {"dropout": rate}
 
-    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
-        """Whether the output layer of a checkpoint, by its arguments, has this head's labels."""
-        return True
+    def _has_labels_of(self, head: Mapping[str, Any]) -> bool:
+        """Returns whether the output layer of a checkpoint, by its arguments, has this head's labels.
+
+        A layer without label names matches any names of the same number.
+        """
+        if self.labels is None:
+            return True
+        if self.problem_type is not None and head.get("problem_type") not in (None, self.problem_type):
+            return False
+        names = head.get("label_names")
+        return self.labels == names if names else len(self.labels) == head.get("num_labels")
 
 
-def _rows(labels: Any, rows: slice) -> Any:
-    return {name: values[rows] for name, values in labels.items()} if isinstance(labels, Mapping) else labels[rows]
+def _rows(data: Any, rows: slice) -> Any:
+    return {name: values[rows] for name, values in data.items()} if isinstance(data, Mapping) else data[rows]
 
 
 def _check_lengths(num_examples: int, **parts: Any) -> None:
@@ -693,7 +697,7 @@ def _check_lengths(num_examples: int, **parts: Any) -> None:
 
 
 def _keras_tensors(spec: Any) -> Any:
-    """The spec of a dataset's batches, as Keras builds models and metrics from."""
+    """Converts the spec of a dataset's batches to that from which Keras builds models and metrics."""
     if spec is None:
         return None
     return keras.tree.map_structure(lambda part: keras.KerasTensor([None, *part.shape[1:]], part.dtype.name), spec)

@@ -27,10 +27,8 @@ class Predictor:
 
     Keras' own loop compiles one for each of the first shapes, waits between batches, and fails under several workers.
     The compiled functions are kept here, where Keras does not track them. On several replicas each takes a share of
-    every batch; of several workers each computes everything.
-
-    Args:
-        call: from a model and a batch of ids to a structure of tensors, rows first; None calls the model.
+    every batch; of several workers each computes everything. `call` maps a model and a batch of ids to a structure of
+    tensors, rows first; None calls the model.
     """
 
     def __init__(self, call: Callable[[Any, Any], Any] | None = None):
@@ -38,13 +36,7 @@ class Predictor:
         self._functions: dict[Any, Any] = {}
 
     def outputs_by_batch(self, model: keras.Model, batches: tf.data.Dataset, verbose: int | str = 0) -> list[Any]:
-        """The model's outputs batch by batch, as structures of NumPy arrays.
-
-        Args:
-            model: takes dicts of ids.
-            batches: dicts of ids, a known number of batches.
-            verbose: as in Keras' `predict`.
-        """
+        """Returns the model's outputs for a known number of batches, as structures of NumPy arrays."""
         import tensorflow as tf
 
         forward = self._compiled(model, batches.element_spec)
@@ -65,17 +57,7 @@ class Predictor:
     def outputs_by_example(
         self, model: keras.Model, examples: Examples, batch_size: int | None = None, verbose: int | str = 0
     ) -> list[tuple[np.ndarray, Any]]:
-        """The model's outputs for tokenized examples, batched by length.
-
-        Args:
-            model: takes dicts of ids.
-            examples: `TokenizedExamples` or `PaddedExamples`; labels are ignored.
-            batch_size: examples per batch; 64 if None.
-            verbose: as in Keras' `predict`.
-
-        Returns:
-            Per batch, the numbers of its examples, and their outputs, rows first.
-        """
+        """Returns the model's outputs for examples batched by length: per batch their numbers and outputs."""
         from keras_bert.data.batching import sorted_batches
         from keras_bert.training.strategy import needs_static_shapes
 
@@ -99,7 +81,7 @@ class Predictor:
         verbose: int | str = 0,
         padding: float = 0.0,
     ) -> Any:
-        """The model's outputs for tokenized examples, in their order, as one structure of arrays, rows first.
+        """Returns the model's outputs for examples, in their order, as one structure of arrays, rows first.
 
         Outputs with a value per token are padded to the longest example with `padding`.
         """
@@ -126,7 +108,7 @@ class Predictor:
 
 
 def _forward(model: keras.Model, call: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """A function from a batch to the model's outputs, on all local replicas of the model's strategy."""
+    """Returns a function from a batch to the model's outputs, on all local replicas of the model's strategy."""
     import tensorflow as tf
 
     from keras_bert.training.batch_slices import slice_batch
@@ -153,7 +135,7 @@ def _forward(model: keras.Model, call: Callable[[Any, Any], Any]) -> Callable[[A
 def _in_order(
     pool: concurrent.futures.Executor, function: Callable[[Any], Any], batches: tf.data.Dataset
 ) -> Iterator[Any]:
-    """The function's results in the order of the batches, with only a few in flight."""
+    """Yields the function's results in the order of the batches, with only a few in flight."""
     waiting: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
     for batch in batches:
         waiting.append(pool.submit(function, batch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import BertHead
+from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import CHOICE_HEAD
 
@@ -99,9 +100,7 @@ class BertMultipleChoice(BertHead):
         pooled = self.encoder(flat, training=training)["pooled_output"]  # [questions * choices, hidden]
         return ops.reshape(self.score(self.dropout(pooled, training=training)), (questions, choices))
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the loss of a batch.
 
         Args:
@@ -160,56 +159,32 @@ class BertMultipleChoice(BertHead):
         choice itself.
 
         Args:
-            path: folder to write, for example "models/choices/1".
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype.
+            path, dtype: as for `BertClassifier.export`; so are the result and the errors.
         """
         from keras_bert.models.serving import export_head
 
-        return export_head(self, path, dtype, serving_signatures, serving_inputs(self.preprocessor), inputs_per_row=4)
-
-    def classifier_arguments(self) -> dict[str, Any]:
-        """What a checkpoint stores of this head besides its weights."""
-        return {
-            "num_labels": 1,
-            "label_names": None,
-            "problem_type": None,
-            "classifier_dropout": self.dropout.rate,
-        }
+        return export_head(self, path, dtype, serving_signatures, _serving_inputs(self.preprocessor), inputs_per_row=4)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
         return {**super().get_config(), "dropout": self.dropout.rate}
 
 
-def serving_inputs(preprocessor: Any) -> TextInputs:
+def _serving_inputs(preprocessor: Any) -> TextInputs:
     """The text inputs of an exported model."""
     from keras_bert.models.serving import TextInputs
 
-    return TextInputs(
-        ("prompt", "choices"),
-        lambda texts: choice_ids(preprocessor, texts["prompt"], texts["choices"]),
-        _WARMUP_QUESTIONS,
-        list_names=("choices",),
-    )
+    def to_ids(texts: Mapping[str, Any]) -> Mapping[str, Any]:
+        return choice_ids(preprocessor, texts["prompt"], texts["choices"])
+
+    return TextInputs(("prompt", "choices"), to_ids, _WARMUP_QUESTIONS, list_names=("choices",))
 
 
 def serving_signatures(model: Any) -> Mapping[str, Any]:
     """The signatures of an exported model; see `BertMultipleChoice.export`."""
     from keras_bert.models.serving import text_signatures
 
-    return text_signatures(
-        model,
-        serving_inputs(model.preprocessor),
-        lambda ids: _answer_ids(model, ids),
-        lambda texts: _answer_texts(model, texts),
-    )
+    answer_ids, answer_texts = functools.partial(_answer_ids, model), functools.partial(_answer_texts, model)
+    return text_signatures(model, _serving_inputs(model.preprocessor), answer_ids, answer_texts)
 
 
 def choice_ids(preprocessor: Any, prompts: Any, choices: Any) -> dict[str, Any]:

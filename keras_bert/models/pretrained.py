@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
@@ -19,9 +18,33 @@ from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.conversion import encoder_name
 from keras_bert.weights.encoder_kinds import BERT
 from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
+from keras_bert.weights.preset_names import resolve_preset
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
+
+
+class FromPreset:
+    """Adds `from_preset` to a model that has `from_checkpoint`."""
+
+    @classmethod
+    def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
+        """Creates a model with the weights of a checkpoint."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_preset(cls, name: str, **kwargs: Any) -> Self:
+        """Creates a model with the weights of a preset: `from_checkpoint` of the preset's folder.
+
+        Args:
+            name: one of `keras_bert.weights.preset_names.PRESETS`.
+            **kwargs: as for `from_checkpoint`.
+
+        Raises:
+            ValueError: if the preset is unknown.
+            FileNotFoundError: if its files are not installed; the message says how to install them.
+        """
+        return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
 
 def read_bert(path: PathLike) -> Checkpoint:
@@ -65,24 +88,6 @@ def load_tokenizer(
     return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents)
 
 
-def is_same_head(labels: Sequence[str], problem_type: str | None, head: Mapping[str, Any]) -> bool:
-    """Returns whether a checkpoint's classification layer, by its `head_arguments`, has these labels.
-
-    A layer without label names matches any names of the same number.
-    """
-    if head.get("problem_type") not in (None, problem_type):
-        return False
-    names, num_labels = head.get("label_names"), head.get("num_labels")
-    return labels == names if names else len(labels) == num_labels
-
-
-def drop_head(checkpoint: Checkpoint, head: str) -> Checkpoint:
-    """Removes a classification layer from a checkpoint; its tensors are listed as unused."""
-    arrays = {path: array for path, array in checkpoint.arrays.items() if not path.startswith(f"{head}/")}
-    left = {name for path in checkpoint.arrays if path not in arrays for name in checkpoint.tensor_names[path]}
-    return dataclasses.replace(checkpoint, arrays=arrays, unused=tuple(sorted({*checkpoint.unused, *left})))
-
-
 def assign_arrays(variables: Mapping[str, keras.Variable], checkpoint: Checkpoint) -> AssignmentReport:
     """Assigns a checkpoint's arrays to variables by path; nothing is assigned if a shape differs (ValueError)."""
     report = report_assignment(checkpoint, {path: tuple(variable.shape) for path, variable in variables.items()})
@@ -120,12 +125,6 @@ def write_checkpoint(
     settings = None
     if tokenizer is not None:
         settings = TokenizerSettings(tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents)
-    return write_hugging_face(
-        path,
-        {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})},
-        {name: np.asarray(variable) for name, variable in variables.items()},
-        classifier_arguments,
-        settings,
-        dtype,
-        encoder.encoder_kind(),
-    )
+    arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
+    arrays = {name: np.asarray(variable) for name, variable in variables.items()}
+    return write_hugging_face(path, arguments, arrays, classifier_arguments, settings, dtype, encoder.encoder_kind())

@@ -13,12 +13,12 @@ from keras import ops
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
 from keras_bert.io.row_errors import quotation
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
+from keras_bert.layers.base_layer import create_sublayer
 from keras_bert.layers.masked_lm_head import MaskedLMHead
 from keras_bert.layers.pooler import gather_positions
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import BertHead
+from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
 from keras_bert.typing import Inputs, PathLike, Tensor
 
@@ -106,15 +106,8 @@ class BertPretrainer(BertHead):
             _check_takes_masks(preprocessor)
         self.next_sentence = next_sentence
         self.loss_names = (MASKED_LM, NEXT_SENTENCE) if next_sentence else (MASKED_LM,)
-        self.masked_lm = MaskedLMHead(
-            encoder.vocab_size,
-            encoder.hidden_act,
-            encoder.initializer_range,
-            encoder.layer_norm_eps,
-            derive_seed(seed, MASKED_LM),
-            dtype=self.dtype_policy,
-            name=MASKED_LM,
-        )
+        arguments = (encoder.vocab_size, encoder.hidden_act, encoder.initializer_range, encoder.layer_norm_eps)
+        self.masked_lm = create_sublayer(self, MaskedLMHead, MASKED_LM, *arguments)
         if next_sentence:
             self.next_sentence_logits = self.output_layer(NEXT_SENTENCE_LOGITS, NEXT_SENTENCE)
         self.finish_init()
@@ -135,9 +128,7 @@ class BertPretrainer(BertHead):
             outputs["next_sentence_logits"] = self._next_sentence_logits(encoded, cls_positions, training)
         return outputs
 
-    def _next_sentence_logits(
-        self, encoded: Mapping[str, Tensor], cls_positions: Tensor | None, training: bool
-    ) -> Tensor:
+    def _next_sentence_logits(self, encoded: Mapping[str, Tensor], cls_positions: Any, training: bool) -> Tensor:
         if cls_positions is None:
             return self.next_sentence_logits(encoded["pooled_output"])
         first = gather_positions(encoded["sequence_output"], cls_positions)  # [batch, instances, hidden]
@@ -146,9 +137,7 @@ class BertPretrainer(BertHead):
         logits = self.next_sentence_logits(pooled)
         return ops.reshape(logits, (-1, ops.shape(cls_positions)[1], NEXT_SENTENCE_LOGITS))
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the two losses of a batch.
 
         Args:
@@ -171,7 +160,6 @@ class BertPretrainer(BertHead):
         return terms
 
     def loss_weights(self, labels: Any, sample_weight: Tensor | None = None) -> dict[str, Tensor]:
-        """The weights of `loss_terms`, which depend on the labels alone."""
         return {name: ops.sum(weight) for name, weight in self._weights(labels, sample_weight).items()}
 
     def _weights(self, labels: Any, sample_weight: Tensor | None) -> dict[str, Tensor]:
@@ -215,11 +203,9 @@ class BertPretrainer(BertHead):
         return MaskedExamples(examples, tokenizer.vocabulary, length, self._fit.seed)
 
     def metric_sums(self, labels: Any, outputs: Any) -> dict[str, Tensor]:
-        """Sums of which the metrics of a batch consist, so that those of many batches can be added.
+        """Returns scalars whose sums over batches `keras_bert.metrics.pretraining_scores.pretraining_metrics` takes.
 
-        Returns:
-            Scalars by name, for `keras_bert.metrics.pretraining_scores.pretraining_metrics`: the weighted sums `_loss`
-            and `_correct` of each loss term, and the sum of its weights, `_weight`.
+        They are the weighted sums `_loss` and `_correct` of each loss term, and the sum of its weights, `_weight`.
         """
         sums, weights = {}, self._weights(labels, None)
         for name, (loss_sum, weight_sum) in self.loss_terms(labels, outputs).items():
@@ -260,8 +246,8 @@ class BertPretrainer(BertHead):
         answers = fill_masks(self, self.preprocessor(text_column(texts, "texts")), top)
         filled = []
         for words, probabilities, number in zip(*(answers[name].numpy() for name in _ANSWERS), strict=True):
-            of_masks = zip(words[:number], probabilities[:number].tolist(), strict=True)
-            filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in of_masks])
+            masks = zip(words[:number], probabilities[:number].tolist(), strict=True)
+            filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in masks])
         return filled
 
     def export(self, path: PathLike, dtype: str | None = None, top: int = 5) -> Path:
@@ -273,28 +259,21 @@ class BertPretrainer(BertHead):
         "" and 0, and `masks` int32 [batch], the number of masks in each text.
 
         Args:
-            path: folder to write, for example "models/words/1".
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
+            path, dtype: as for `BertClassifier.export`; so is the result.
             top: number of predictions per mask.
 
-        Returns:
-            Path of the folder.
-
         Raises:
-            FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: as `fill_masks`, or on an unknown dtype.
+            FileExistsError, ValueError: as `fill_masks` and `BertClassifier.export`.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         self._check_serving(top)
         inputs = TextInputs(TEXT_COLUMNS, warmup=_WARMUP_TEXTS)
-        return export_head(
-            self,
-            path,
-            dtype,
-            lambda served: text_signatures(served, inputs, lambda ids: fill_masks(served, ids, top)),
-            inputs,
-        )
+
+        def signatures(served: Any) -> Any:
+            return text_signatures(served, inputs, lambda ids: fill_masks(served, ids, top))
+
+        return export_head(self, path, dtype, signatures, inputs)
 
     def _check_serving(self, top: int) -> None:
         self.require_preprocessor()
@@ -306,7 +285,6 @@ class BertPretrainer(BertHead):
             raise ValueError(f"top must be from 1 to {self.encoder.vocab_size}, the size of the vocabulary; got {top}")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
         return {**super().get_config(), "next_sentence": self.next_sentence}
 
     @classmethod
@@ -369,10 +347,8 @@ def _check_takes_masks(preprocessor: BertPreprocessor) -> None:
         raise ValueError(f"the preprocessor must truncate texts; it has long_texts={preprocessor.long_texts!r}")
 
 
-def _logits_and_targets(
-    name: str, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor]:
-    """The logits of a loss term, and the right classes."""
+def _logits_and_targets(name: str, outputs: Inputs, labels: Inputs) -> tuple[Tensor, Tensor]:
+    """Returns the logits of a loss term, and the right classes."""
     logits_name, labels_name = _NAMES_BY_TERM[name]
     return outputs[logits_name], ops.cast(labels[labels_name], "int32")
 

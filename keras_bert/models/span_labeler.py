@@ -12,14 +12,14 @@ from keras import ops
 
 from keras_bert.data.columns import text_column
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import ACCURACY_NAMES, BertHead
+from keras_bert.models.head import ACCURACY_NAMES, BertHead, LossTerms
 from keras_bert.typing import Inputs, PathLike, Tensor
+from keras_bert.weights.layout import SPAN_HEAD
 
 if TYPE_CHECKING:
     from keras_bert.data.tokenized_examples import TokenizedExamples
     from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
-_SPANS = "spans"
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
 # What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
 _NEVER = -1e9
@@ -75,7 +75,7 @@ class BertSpanLabeler(BertHead):
         **kwargs: Any,
     ):
         super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
-        self.spans = self.output_layer(2, _SPANS)
+        self.spans = self.output_layer(2, SPAN_HEAD)
         self.finish_init()
 
     def call(self, inputs: Inputs, training: bool = False) -> dict[str, Tensor]:
@@ -86,9 +86,7 @@ class BertSpanLabeler(BertHead):
             logits = ops.where(ops.cast(mask, "bool")[:, :, None], logits, _NEVER)
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the loss of a batch.
 
         Args:
@@ -224,14 +222,8 @@ class BertSpanLabeler(BertHead):
                 f"there must be one context per question; got {len(questions)} questions and {len(contexts)} contexts. "
                 "Repeat a context that has several questions"
             )
-        found = answer_in_graph(
-            self,
-            tf.constant(questions, tf.string),
-            tf.constant(contexts, tf.string),
-            max(n_best, N_BEST),
-            max_answer_length,
-            null_threshold,
-        )
+        texts = (tf.constant(column, tf.string) for column in (questions, contexts))
+        found = answer_in_graph(self, *texts, max(n_best, N_BEST), max_answer_length, null_threshold)
         found = {name: values.numpy().tolist() for name, values in found.items()}
         names = ("answers", "scores", "start_characters", "end_characters")
         columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
@@ -266,28 +258,23 @@ class BertSpanLabeler(BertHead):
         `end_logits`. Contexts longer than the model are read in windows.
 
         Args:
-            path: folder to write, for example "models/answers/1".
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
+            path, dtype: as for `BertClassifier.export`; so is the result.
             n_best: number of starts and ends considered per window, and of answers returned.
             max_answer_length: maximum number of tokens in an answer.
             null_threshold: None if every question has an answer. Otherwise the answer is "", at position 0, if the null
                 score is greater than the score by more than this.
 
-        Returns:
-            Path of the folder.
-
         Raises:
-            FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, on an unknown dtype, or if a number is out of range.
+            FileExistsError, ValueError: as `BertClassifier.export`, or if a number is out of range.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         _check_numbers(n_best, max_answer_length, null_threshold)
-        inputs = TextInputs(
-            ("question", "context"),
-            lambda texts: self.preprocessor(texts["question"], texts["context"]).inputs,
-            _WARMUP_TEXTS,
-        )
+
+        def to_ids(texts: Any) -> Any:
+            return self.preprocessor(texts["question"], texts["context"]).inputs
+
+        inputs = TextInputs(("question", "context"), to_ids, _WARMUP_TEXTS)
 
         def signatures(served: Any) -> Any:
             def from_texts(texts: Any) -> Any:
@@ -301,7 +288,6 @@ class BertSpanLabeler(BertHead):
 
     @staticmethod
     def preprocessor_class() -> Any:
-        """`BertQuestionPreprocessor`."""
         from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
         return BertQuestionPreprocessor

@@ -15,7 +15,7 @@ from keras_bert.data.columns import text_columns, to_mapping
 from keras_bert.io.row_errors import quotation
 from keras_bert.models.encoder import require_ids
 from keras_bert.models.inference import DEFAULT_BATCH_SIZE, Predictor
-from keras_bert.models.pretrained import relative_variables
+from keras_bert.models.pretrained import FromPreset, relative_variables, write_checkpoint
 from keras_bert.typing import PathLike
 
 if TYPE_CHECKING:
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
 
 
-class TextModel(keras.Model):
+class TextModel(FromPreset, keras.Model):
     """A Keras model on top of an encoder that predicts from raw texts as well as from ids.
 
     A subclass names its columns of texts and tokenizes them (`tokenize_columns`).
 
     Args:
         encoder: `BertEncoder`, `BiLstmEncoder` or `TwoDirectionEncoder`.
-        preprocessor: makes ids of texts for this model; None for a model that takes ids only.
+        preprocessor: converts texts to ids; None for a model that takes ids only.
         name, dtype: as for every Keras model; the dtype defaults to the encoder's.
 
     Raises:
         ValueError: if the preprocessor's vocabulary or length does not fit the encoder.
     """
 
-    # The columns of texts that the model takes, in its alternatives; and that of labels in dicts and DataFrames.
+    # The alternative sets of text columns that the model takes, and the column of labels in dicts and DataFrames.
     column_names: tuple[tuple[str, ...], ...] = (("text",), ("text_a", "text_b"))
     label_column = "label"
     # The rank of ids: 2, or 3 for [examples, choices, length].
     ids_rank = 2
-    # What outputs with a value per token have behind the tokens of a row.
+    # Padding of outputs with a value per token.
     output_padding = 0.0
     has_token_labels = False
 
@@ -74,7 +74,7 @@ class TextModel(keras.Model):
         steps: int | None = None,
         callbacks: Any = None,
     ) -> Any:
-        """The model's outputs for texts or ids, in the order given; Keras' `predict` with the same arguments.
+        """Predicts outputs for texts or ids, in the order given; Keras' `predict` with the same arguments.
 
         What is in memory is sorted by length first, so that a batch holds little padding.
 
@@ -109,11 +109,11 @@ class TextModel(keras.Model):
         return self._predictor.outputs_of_examples(self, examples, batch_size, verbose, self.output_padding)
 
     def predict_on_batch(self, x: Any) -> Any:
-        """The outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
+        """Predicts outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
         return super().predict_on_batch(x if is_ids(x) else _inputs(self._whole(self._unlabelled_examples(x))))
 
     def _unlabelled_examples(self, x: Any) -> Any:
-        """A caller's texts or ids in memory as examples."""
+        """Converts texts or ids in memory to examples."""
         if is_examples(x):
             return x
         if is_ids(x):
@@ -134,7 +134,7 @@ class TextModel(keras.Model):
         return examples
 
     def _columns(self, x: Any) -> dict[str, Any]:
-        """A caller's texts as columns."""
+        """Converts texts to columns."""
         columns = text_columns(x) if ("text",) in self.column_names else None
         x = to_mapping(x)
         if columns is None and isinstance(x, Mapping):
@@ -155,14 +155,13 @@ class TextModel(keras.Model):
         return columns
 
     def _checked_ids(self, x: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Ids in memory as arrays, after checking that the encoder can take them."""
+        """Converts ids in memory to arrays, after checking that the encoder can take them."""
         ids = {name: np.asarray(values) for name, values in x.items()}
         shape = ids["token_ids"].shape
         for name, values in ids.items():
             is_per_token = name in ("token_ids", "segment_ids", "padding_mask", "position_ids")
-            if values.dtype.kind not in "iub" or (
-                is_per_token and (values.ndim != self.ids_rank or values.shape != shape)
-            ):
+            is_misshapen = is_per_token and (values.ndim != self.ids_rank or values.shape != shape)
+            if values.dtype.kind not in "iub" or is_misshapen:
                 expected = "[examples, length]" if self.ids_rank == 2 else "[examples, choices, length]"
                 raise ValueError(
                     f"ids must be whole numbers of one shape {expected}; {name} is {values.dtype} {values.shape}, "
@@ -188,7 +187,7 @@ class TextModel(keras.Model):
         return {name: values.astype("int32", copy=False) for name, values in ids.items()}
 
     def _whole(self, examples: Any) -> Any:
-        """All examples as one batch."""
+        """Returns all examples as one batch."""
         if keras.backend.backend() != "tensorflow":
             arrays = arrays_of(examples)
             return (arrays["x"], arrays["y"], arrays["sample_weight"])
@@ -197,7 +196,7 @@ class TextModel(keras.Model):
         return examples.batch(tf.range(len(examples)))
 
     def _prepare_stream(self, x: Any) -> Any:
-        """A dataset or generator as batches of ids and numbers."""
+        """Converts a dataset or generator to batches of ids and numbers."""
         if not hasattr(x, "element_spec"):
             return x
         from keras_bert.data.text_datasets import prepare_dataset
@@ -220,13 +219,13 @@ class TextModel(keras.Model):
             )
 
     def variables_by_path(self) -> dict[str, keras.Variable]:
-        """The weights by path: the encoder's under `encoder/`, those of the head's own layers under their names."""
+        """Returns the weights by path: the encoder's under `encoder/`, those of other layers under their names."""
         encoder_weights = {id(weight) for weight in self.encoder.weights}
         own = {path: weight for path, weight in relative_variables(self).items() if id(weight) not in encoder_weights}
         return {**self.encoder.variables_by_path("encoder/"), **own}
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "preprocessor": None if self.preprocessor is None else self.preprocessor.get_config(),
@@ -237,7 +236,7 @@ class TextModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """A model from `get_config`, with new weights."""
+        """Creates a model from `get_config`, with new weights."""
         config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
         if config["preprocessor"] is not None:
             config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
@@ -245,7 +244,7 @@ class TextModel(keras.Model):
 
     @staticmethod
     def preprocessor_class() -> Any:
-        """The class of the preprocessor, imported here as it needs TensorFlow."""
+        """Returns the class of the preprocessor, imported here as it needs TensorFlow."""
         from keras_bert.text.preprocessor import BertPreprocessor
 
         return BertPreprocessor
@@ -257,27 +256,6 @@ class TextModel(keras.Model):
                 f"this {type(self).__name__} has no preprocessor and takes ids only, but got texts; make it with "
                 f"preprocessor={self.preprocessor_class().__name__}(tokenizer), or from a checkpoint with a vocabulary"
             )
-
-    @classmethod
-    def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
-        """A model with the weights of a checkpoint."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_preset(cls, name: str, **kwargs: Any) -> Self:
-        """A model with the weights of a preset: `from_checkpoint` of the folder that the name stands for.
-
-        Args:
-            name: one of `keras_bert.weights.preset_names.PRESETS`.
-            **kwargs: as for `from_checkpoint`.
-
-        Raises:
-            ValueError: if there is no such preset.
-            FileNotFoundError: if its files are not installed; the message says how to get them.
-        """
-        from keras_bert.weights.preset_names import resolve_preset
-
-        return cls.from_checkpoint(resolve_preset(name), **kwargs)
 
     def save_checkpoint(
         self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32", **encoder_arguments: Any
@@ -301,22 +279,13 @@ class TextModel(keras.Model):
             FileExistsError: if `path` exists.
             ValueError: if the vocabulary is not the encoder's, or on another dtype.
         """
-        from keras_bert.models.pretrained import write_checkpoint
-
         if tokenizer is None and self.preprocessor is not None:
             tokenizer = self.preprocessor.tokenizer
-        return write_checkpoint(
-            path,
-            self.encoder,
-            self.variables_by_path(),
-            tokenizer,
-            self.classifier_arguments(),
-            dtype,
-            encoder_arguments,
-        )
+        head, variables = self.classifier_arguments(), self.variables_by_path()
+        return write_checkpoint(path, self.encoder, variables, tokenizer, head, dtype, encoder_arguments)
 
     def classifier_arguments(self) -> dict[str, Any] | None:
-        """What a checkpoint stores of this head besides its weights."""
+        """Returns what a checkpoint stores of this model besides its weights."""
         return None
 
 
@@ -348,7 +317,7 @@ class _ArrayExamples:
 
 
 def padded_examples(ids: dict[str, np.ndarray], labels: Any, has_token_labels: bool) -> Any:
-    """Ids in memory as examples."""
+    """Returns ids in memory as examples."""
     if keras.backend.backend() != "tensorflow":
         return _ArrayExamples(ids, labels)
     from keras_bert.data.padded_examples import PaddedExamples
@@ -357,7 +326,7 @@ def padded_examples(ids: dict[str, np.ndarray], labels: Any, has_token_labels: b
 
 
 def arrays_of(examples: Any) -> dict[str, Any]:
-    """Ids, labels and weights as arrays for Keras, on backends other than TensorFlow."""
+    """Returns ids, labels and weights as arrays for Keras, on backends other than TensorFlow."""
     return {"x": examples.inputs, "y": examples.labels, "sample_weight": examples.sample_weight}
 
 
@@ -366,22 +335,22 @@ def _inputs(batch: Any) -> Any:
 
 
 def is_ids(x: Any) -> bool:
-    """Whether `x` holds ids in memory."""
+    """Returns whether `x` holds ids in memory."""
     return (isinstance(x, Mapping) or hasattr(x, "columns")) and "token_ids" in x
 
 
 def is_examples(x: Any) -> bool:
-    """Whether `x` is tokenized already."""
+    """Returns whether `x` is tokenized already."""
     return hasattr(x, "batch") and hasattr(x, "lengths")
 
 
 def is_stream(x: Any) -> bool:
-    """Whether `x` is a dataset or a generator of batches, which Keras iterates itself."""
+    """Returns whether `x` is a dataset or a generator of batches, which Keras iterates itself."""
     return hasattr(x, "element_spec") or hasattr(x, "__next__") or isinstance(x, keras.utils.PyDataset)
 
 
 def as_list(x: Any) -> Any:
-    """What a generator of texts yields, as a list; a generator of batches of ids stays one."""
+    """Converts a generator of texts to a list; a generator of batches of ids stays one."""
     if not isinstance(x, Iterator) or hasattr(x, "element_spec"):
         return x
     first = list(itertools.islice(x, 1))
@@ -392,20 +361,18 @@ def as_list(x: Any) -> Any:
 
 
 def separate_labels(x: Any, y: Any, label_column: str) -> tuple[Any, Any]:
-    """Splits the column of labels off a dict or DataFrame; other labels take its place."""
+    """Splits the column of labels off a dict or DataFrame; `y` replaces it if given."""
     if (isinstance(x, Mapping) or (hasattr(x, "columns") and hasattr(x, "iloc"))) and not is_ids(x):
         columns = to_mapping(x)
         if label_column in columns:
-            labels = columns[label_column]
-            return {
-                name: values for name, values in columns.items() if name != label_column
-            }, labels if y is None else y
+            texts = {name: values for name, values in columns.items() if name != label_column}
+            return texts, columns[label_column] if y is None else y
         return columns, y
     return x, y
 
 
 def checked_batch_size(batch_size: int) -> int:
-    """The batch size, or ValueError."""
+    """Returns the batch size; ValueError if it is not a positive whole number."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
         raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
     return int(batch_size)

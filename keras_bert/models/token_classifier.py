@@ -14,9 +14,8 @@ from keras_bert.data.columns import TEXT_COLUMNS, text_column, to_mapping
 from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
-from keras_bert.models.head import BertHead
+from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
-from keras_bert.models.pretrained import is_same_head
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import TOKEN_HEAD
 
@@ -93,9 +92,7 @@ class BertTokenClassifier(BertHead):
         tokens = self.encoder(inputs, training=training)["sequence_output"]
         return self.logits(self.dropout(tokens, training=training))
 
-    def loss_terms(
-        self, labels: Any, outputs: Any, sample_weight: Tensor | None = None
-    ) -> dict[str, tuple[Tensor, Tensor]]:
+    def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the loss of a batch.
 
         Args:
@@ -112,7 +109,7 @@ class BertTokenClassifier(BertHead):
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
     def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
-        """float32 [rows, length]: how much each of the losses counts, 0 where a token has no label."""
+        """Returns the weight of each loss, float32 [rows, length], 0 where a token has no label."""
         weights = ops.cast(labels >= 0, "float32")
         if sample_weight is None:
             return weights
@@ -120,7 +117,7 @@ class BertTokenClassifier(BertHead):
         return weights * (sample_weight if len(sample_weight.shape) == 2 else ops.reshape(sample_weight, (-1, 1)))
 
     def accuracy_metric(self) -> keras.metrics.Metric:
-        """The fraction of words (tokens with a label) whose best tag is the right one."""
+        """Creates the metric: the fraction of words (tokens with a label) whose best tag is the right one."""
         return TokenAccuracy(name="accuracy")
 
     def _columns(self, x: Any) -> dict[str, Any]:
@@ -182,7 +179,7 @@ class BertTokenClassifier(BertHead):
     def predict_logits(
         self, tokenized: TokenizedSentences, batch_size: int | None = None, verbose: int | str = 0
     ) -> np.ndarray:
-        """The logits of words: float32 [words of all sentences, labels]."""
+        """Computes the logits of words: float32 [words of all sentences, labels]."""
         logits = np.empty([len(tokenized.word_windows), len(self.labels)], "float32")
         by_window = np.argsort(tokenized.word_windows, kind="stable")
         ends = np.cumsum(np.bincount(tokenized.word_windows, minlength=len(tokenized.windows)))
@@ -245,15 +242,7 @@ class BertTokenClassifier(BertHead):
         [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
-            path: folder to write, for example "models/entities/1".
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own.
-
-        Returns:
-            Path of the folder.
-
-        Raises:
-            FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, or on an unknown dtype.
+            path, dtype: as for `BertClassifier.export`; so are the result and the errors.
         """
         import tensorflow as tf
 
@@ -274,33 +263,15 @@ class BertTokenClassifier(BertHead):
             standard = text_signatures(served, inputs, from_ids, lambda texts: tag_texts(served, texts["text"]))
             return {**standard, "words": (from_words, {"words": tf.TensorSpec([None], tf.string)})}
 
-        return export_head(
-            self,
-            path,
-            dtype,
-            signatures,
-            inputs,
-            assets={"labels.txt": "\n".join(self.labels) + "\n"},
-        )
+        return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})
 
     @staticmethod
     def preprocessor_class() -> Any:
-        """`BertWordPreprocessor`."""
         from keras_bert.text.word_preprocessor import BertWordPreprocessor
 
         return BertWordPreprocessor
 
-    def classifier_arguments(self) -> dict[str, Any]:
-        """What a checkpoint stores of this head besides its weights."""
-        return {
-            "num_labels": len(self.labels),
-            "label_names": self.labels,
-            "problem_type": None,
-            "classifier_dropout": self.dropout.rate,
-        }
-
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
         return {**super().get_config(), "labels": self.labels, "dropout": self.dropout.rate}
 
     @classmethod
@@ -313,13 +284,9 @@ class BertTokenClassifier(BertHead):
             )
         return {**super().checkpoint_defaults(path, head, given), "labels": labels}
 
-    def has_labels_of(self, head: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint's token classifier has these tags."""
-        return is_same_head(self.labels, head.get("problem_type"), head)
-
 
 def _checked_lists(values: Any, rule: str) -> list[Any]:
-    """The lists in `values`, none of which may be a text, which would be split into letters."""
+    """Returns the lists in `values`, none of which may be a text, which would be split into letters."""
     values = [values] if isinstance(values, (str, bytes)) else list(values)
     for number, item in enumerate(values):
         if isinstance(item, (str, bytes)):
@@ -368,28 +335,26 @@ def _entities(texts: Any, numbers: Any, labels: list[str], scores: Any, starts: 
     entity_starts = spans.types.with_values(tf.gather(starts.values, offset + spans.first_words.values))
     entity_ends = spans.types.with_values(tf.gather(ends.values, offset + spans.last_words.values))
     size = tf.size(spans.types.values)
-    of_entity = tf.math.unsorted_segment_mean(scores.values, spans.entity_ids.values, size)
-    cut = tf.strings.substr(
-        tf.gather(texts, spans.types.value_rowids()), entity_starts.values, entity_ends.values - entity_starts.values
-    )
+    mean_scores = tf.math.unsorted_segment_mean(scores.values, spans.entity_ids.values, size)
+    whole, lengths = tf.gather(texts, spans.types.value_rowids()), entity_ends.values - entity_starts.values
     answers = {
-        "entities": spans.types.with_values(cut),
+        "entities": spans.types.with_values(tf.strings.substr(whole, entity_starts.values, lengths)),
         "entity_types": spans.types,
-        "entity_scores": spans.types.with_values(of_entity),
+        "entity_scores": spans.types.with_values(mean_scores),
         **{f"entity_{name}": values for name, values in _offsets(texts, entity_starts, entity_ends).items()},
     }
     return {"entity_count": tf.cast(spans.types.row_lengths(), tf.int32), **_dense(answers)}
 
 
 def _offsets(texts: Any, starts: Any, ends: Any) -> dict[str, Any]:
-    """Byte offsets, and the character offsets that they correspond to."""
+    """Returns byte offsets and the corresponding character offsets."""
     import tensorflow as tf
 
     whole = tf.gather(texts, starts.value_rowids())
 
-    def characters(places: Any) -> Any:
-        before = tf.strings.substr(whole, tf.zeros_like(places.values), places.values)
-        return places.with_values(tf.strings.length(before, unit="UTF8_CHAR"))
+    def characters(offsets: Any) -> Any:
+        before = tf.strings.substr(whole, tf.zeros_like(offsets.values), offsets.values)
+        return offsets.with_values(tf.strings.length(before, unit="UTF8_CHAR"))
 
     return dict(zip(_OFFSETS, (starts, ends, characters(starts), characters(ends)), strict=True))
 
@@ -404,20 +369,17 @@ def described_texts(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     def described(row: int, kinds: Mapping[str, str], count: int) -> Iterator[dict[str, Any]]:
         columns = {key: values[name][row][:count] for key, name in kinds.items()}
-        for place in range(count):
-            item = {key: column[place] for key, column in columns.items()}
-            yield {
-                key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-                for key, value in item.items()
-            }
+        for row_values in zip(*columns.values(), strict=True):
+            decoded = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row_values]
+            yield dict(zip(columns, decoded, strict=True))
 
-    places = {"start": "start_characters", "end": "end_characters"}
-    of_words = {"text": "words", "tag": "tags", "score": "scores", **places}
-    of_entities = {"text": "entities", "type": "entity_types", "score": "entity_scores"}
-    of_entities |= {key: f"entity_{name}" for key, name in places.items()}
+    offsets = {"start": "start_characters", "end": "end_characters"}
+    word_columns = {"text": "words", "tag": "tags", "score": "scores", **offsets}
+    entity_columns = {"text": "entities", "type": "entity_types", "score": "entity_scores"}
+    entity_columns |= {key: f"entity_{name}" for key, name in offsets.items()}
     texts = []
     for row, count in enumerate(values["word_count"]):
-        texts.append({"words": list(described(row, of_words, count))})
+        texts.append({"words": list(described(row, word_columns, count))})
         if "entity_count" in values:
-            texts[-1]["entities"] = list(described(row, of_entities, values["entity_count"][row]))
+            texts[-1]["entities"] = list(described(row, entity_columns, values["entity_count"][row]))
     return texts

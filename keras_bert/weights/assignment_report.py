@@ -52,11 +52,10 @@ def report_assignment(checkpoint: Checkpoint, shapes: Mapping[str, tuple[int, ..
             f"{checkpoint.path}: the weights do not fit the model: {'; '.join(problems)}. Build the model with the "
             "checkpoint's own constructor arguments."
         )
-    left = {name for path in checkpoint.arrays if path not in shapes for name in checkpoint.tensor_names[path]}
     return AssignmentReport(
         path=checkpoint.path,
         read={path: checkpoint.tensor_names[path] for path in shapes if path in checkpoint.arrays},
         random=tuple(path for path in shapes if path not in checkpoint.arrays),
-        unused=tuple(sorted({*checkpoint.unused, *left})),
+        unused=checkpoint.select(lambda path: path in shapes).unused,
         skipped_optimizer_slots=checkpoint.skipped_optimizer_slots,
     )

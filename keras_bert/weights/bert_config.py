@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_SIZES = (
+SIZE_NAMES = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
@@ -48,12 +48,12 @@ def parse_encoder_arguments(config: Mapping[str, Any], path: Path, activations: 
 
     `path` is its file, for error messages; `activations` maps the file's `hidden_act` to ours.
     """
-    missing = [name for name in (*_SIZES, "hidden_act") if name not in config]
+    missing = [name for name in (*SIZE_NAMES, "hidden_act") if name not in config]
     if missing:
         raise ValueError(
             f"{path}: the fields {missing} are missing; found {sorted(config)}. Pass the configuration of a BERT."
         )
-    arguments: dict[str, Any] = {name: _read_size(config[name], name, path) for name in _SIZES}
+    arguments: dict[str, Any] = {name: _read_size(config[name], name, path) for name in SIZE_NAMES}
     if arguments["hidden_size"] % arguments["num_attention_heads"]:
         raise ValueError(
             f"{path}: hidden_size must be a multiple of num_attention_heads; found hidden_size "

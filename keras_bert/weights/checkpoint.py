@@ -1,7 +1,7 @@
 """The weights and settings that the readers return."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,12 @@ class Checkpoint:
     unused: tuple[str, ...] = ()  # names in the file that were not read, sorted
     encoder_kind: EncoderKind = ONE_BERT
     skipped_optimizer_slots: int = 0  # not listed in `unused`
+
+    def select(self, is_kept: Callable[[str], bool]) -> "Checkpoint":
+        """Keeps the arrays of these paths only; the tensors of the others are listed as unused."""
+        arrays = {path: array for path, array in self.arrays.items() if is_kept(path)}
+        left = {name for path in self.arrays.keys() - arrays.keys() for name in self.tensor_names[path]}
+        return replace(self, arrays=arrays, unused=tuple(sorted({*self.unused, *left})))
 
     def head_arguments(self, head: str) -> Mapping[str, Any]:
         """Returns `classifier_arguments` if the file's classifier is this head, else an empty mapping."""

@@ -6,18 +6,11 @@ from typing import Any
 from absl import logging
 
 from keras_bert.weights.checkpoint import Checkpoint
-from keras_bert.weights.encoder_kinds import (
-    BILSTM,
-    LAYER_POOLINGS,
-    TWO_DIRECTIONS,
-    EncoderKind,
-    features_name,
-    replace_prefix,
-)
+from keras_bert.weights.encoder_kinds import BILSTM, LAYER_POOLINGS, TWO_DIRECTIONS, EncoderKind, replace_prefix
 from keras_bert.weights.layout import BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT
 
 LEFT_TO_RIGHT_BILSTM = "left_to_right_bilstm"
-_FEATURES = {features_name(pooling): pooling for pooling in LAYER_POOLINGS}
+_FEATURES = {EncoderKind(BILSTM, features=pooling).name({}): pooling for pooling in LAYER_POOLINGS}
 ENCODERS = (LEFT_TO_RIGHT, LEFT_TO_RIGHT_BILSTM, TWO_DIRECTIONS, *_FEATURES)
 # "A randomly initialized two-layer 768-dimensional BiLSTM" (section 5.3): of 384 units in each direction.
 _FEATURES_LAYERS, _FEATURES_UNITS = 2, 384
@@ -69,11 +62,8 @@ def _in_direction(checkpoint: Checkpoint, direction: str) -> Checkpoint:
             f"{' or '.join(sorted({direction, BIDIRECTIONAL}))} checkpoint"
         )
     if found == BIDIRECTIONAL != direction:
-        logging.warning(
-            "%s was trained bidirectionally: its score as a %s encoder says little about a model trained that way",
-            checkpoint.path,
-            direction,
-        )
+        message = "%s was trained bidirectionally: its score as a %s encoder says little about a model trained that way"
+        logging.warning(message, checkpoint.path, direction)
     arguments = {**checkpoint.encoder_arguments, "attention_direction": direction}
     return dataclasses.replace(checkpoint, encoder_arguments=arguments)
 
@@ -104,11 +94,8 @@ def _join(left: Checkpoint, right: Checkpoint) -> Checkpoint:
 
 
 def _without_heads(checkpoint: Checkpoint) -> Checkpoint:
-    """Drops the heads; their tensors are listed as unused."""
-    arrays = {path: array for path, array in checkpoint.arrays.items() if path.startswith("encoder/")}
-    left = {name for path in checkpoint.arrays.keys() - arrays.keys() for name in checkpoint.tensor_names[path]}
-    unused = tuple(sorted({*checkpoint.unused, *left}))
-    return dataclasses.replace(checkpoint, arrays=arrays, unused=unused, classifier_arguments=None)
+    encoder = checkpoint.select(lambda path: path.startswith("encoder/"))
+    return dataclasses.replace(encoder, classifier_arguments=None)
 
 
 def _without_direction(checkpoint: Checkpoint) -> dict[str, Any]:

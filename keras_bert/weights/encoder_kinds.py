@@ -5,13 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_bert.weights.layout import (
-    BIDIRECTIONAL,
-    LEFT_TO_RIGHT,
-    POOLER_PATHS,
-    RIGHT_TO_LEFT,
-    expected_encoder_shapes,
-)
+from keras_bert.weights.layout import BIDIRECTIONAL, LEFT_TO_RIGHT, POOLER_PATHS, RIGHT_TO_LEFT, expected_encoder_shapes
 
 BERT, BILSTM, TWO_DIRECTIONS = "bert", "bilstm", "two_directions"
 _FAMILIES = (BERT, BILSTM, TWO_DIRECTIONS)
@@ -95,17 +89,12 @@ class EncoderKind:
         if self.family == TWO_DIRECTIONS:
             return TWO_DIRECTIONS
         if self.features is not None:
-            return features_name(self.features)
+            return f"features_{self.features}"
         direction = arguments.get("attention_direction", BIDIRECTIONAL)
         return direction if self.family == BERT else f"{direction}_{BILSTM}"
 
 
 ONE_BERT = EncoderKind()
-
-
-def features_name(layer_pooling: str) -> str:
-    """Returns the name of the encoder whose BiLSTMs read a layer pooling, such as "features_concat_last_four"."""
-    return f"features_{layer_pooling}"
 
 
 def replace_prefix(path: str, prefix: str) -> str:

@@ -9,15 +9,15 @@ from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_argume
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
+    SPAN_HEAD,
     expected_classifier_shapes,
     expected_encoder_shapes,
     expected_pretraining_shapes,
-    expected_span_shapes,
 )
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
 from keras_bert.weights.variable_map import (
-    StoredVariable,
     drop_absent_pooler,
+    map_dense,
     map_encoder,
     map_pretraining_heads,
     select_head,
@@ -29,14 +29,8 @@ CONFIG_NAME = "bert_config.json"
 STATE_NAME = "checkpoint"
 _INDEX_SUFFIX = ".index"
 _CLASSIFIER_DROPOUT = 0.1  # keep_prob=0.9 is written into run_classifier.py, create_model
-_CLASSIFIER = {
-    f"{CLASSIFIER_HEAD}/kernel": StoredVariable(("output_weights",), transposed=True),
-    f"{CLASSIFIER_HEAD}/bias": StoredVariable(("output_bias",)),
-}
-_SPANS = {
-    "spans/kernel": StoredVariable(("cls/squad/output_weights",), transposed=True),
-    "spans/bias": StoredVariable(("cls/squad/output_bias",)),
-}
+_CLASSIFIER = map_dense(CLASSIFIER_HEAD, ["output_weights"], ["output_bias"])
+_SPANS = map_dense(SPAN_HEAD, ["cls/squad/output_weights"], ["cls/squad/output_bias"])
 # google-research/bert's "gelu" is the tanh form.
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _COUNTERS = frozenset({"global_step", "beta1_power", "beta2_power"})
@@ -75,7 +69,8 @@ def read_google_bert(prefix: Path) -> Checkpoint:
         variables = drop_absent_pooler(variables, tensors.entries.keys())
     variables |= map_pretraining_heads(lambda name: name, tensors.entries.keys(), kernels_transposed=False)
     variables |= select_head(_SPANS, tensors.entries.keys())
-    shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(arguments["hidden_size"])
+    shapes |= expected_pretraining_shapes(arguments)
+    shapes |= expected_classifier_shapes(arguments["hidden_size"], 2, SPAN_HEAD)
     arrays = tensors.read_variables(variables, shapes)
     slots = {name for name in tensors.entries if name in _COUNTERS or name.rpartition("/")[0] in tensors.entries}
     used = {name for stored in variables.values() for name in stored.names}
@@ -93,18 +88,7 @@ def read_google_bert(prefix: Path) -> Checkpoint:
 
 
 def read_bert_config(path: Path) -> dict[str, Any]:
-    """Reads a `bert_config.json` (google-research/bert, `modeling.py`, `BertConfig`).
-
-    Args:
-        path: the file. Its "gelu" becomes "gelu_new", the tanh form that `modeling.py` computes.
-
-    Returns:
-        Constructor arguments of `BertEncoder`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the configuration is invalid.
-    """
+    """Reads a `bert_config.json` (google-research/bert, `modeling.py`, `BertConfig`) as arguments of `BertEncoder`."""
     return parse_encoder_arguments(read_json(path), path, _ACTIVATIONS)
 
 
@@ -144,12 +128,8 @@ def _classifier_arguments(tensors: TensorFile) -> dict[str, Any] | None:
     shapes = [tensors.entries[name].shape for name in ("output_bias", "output_weights") if name in tensors.entries]
     if not shapes:
         return None
-    return {
-        "num_labels": shapes[0][0] if shapes[0] else 1,
-        "label_names": None,
-        "problem_type": None,
-        "classifier_dropout": _CLASSIFIER_DROPOUT,
-    }
+    num_labels, dropout = shapes[0][0] if shapes[0] else 1, _CLASSIFIER_DROPOUT
+    return {"num_labels": num_labels, "label_names": None, "problem_type": None, "classifier_dropout": dropout}
 
 
 def _open_checkpoint(prefix: Path) -> TensorFile:

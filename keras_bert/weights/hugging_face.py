@@ -1,12 +1,12 @@
 """Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
 
 import contextlib
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401  registers "bfloat16" with NumPy, which safetensors needs
-import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
@@ -18,10 +18,10 @@ from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
     LEFT_TO_RIGHT,
     RIGHT_TO_LEFT,
+    SPAN_HEAD,
     TOKEN_HEAD,
     expected_classifier_shapes,
     expected_pretraining_shapes,
-    expected_span_shapes,
     is_pooler,
 )
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
@@ -29,6 +29,7 @@ from keras_bert.weights.variable_map import (
     StoredVariable,
     VariableMap,
     drop_absent_pooler,
+    map_dense,
     map_encoder,
     map_pretraining_heads,
     select_head,
@@ -50,10 +51,7 @@ CLASSIFIER_HEADS = {
     "BertForMultipleChoice": CHOICE_HEAD,
 }
 SPAN_ARCHITECTURE = "BertForQuestionAnswering"
-SPANS: VariableMap = {
-    "spans/kernel": StoredVariable(("qa_outputs.weight",), transposed=True),
-    "spans/bias": StoredVariable(("qa_outputs.bias",)),
-}
+SPANS = map_dense(SPAN_HEAD, ["qa_outputs.weight"], ["qa_outputs.bias"])
 # Their "gelu" is the erf form; the tanh form, "gelu" in google-research/bert, has several names.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -69,10 +67,7 @@ _LAYER_POOLING: VariableMap = {
     f"encoder/layer_pooling/{weight}": StoredVariable((f"layer_pooling.{weight}",))
     for weight in ("layer_weights", "scale")
 }
-_BILSTM_POOLER: VariableMap = {
-    "encoder/bilstm_pooler/kernel": StoredVariable(("bilstm.pooler.weight",), transposed=True),
-    "encoder/bilstm_pooler/bias": StoredVariable(("bilstm.pooler.bias",)),
-}
+_BILSTM_POOLER = map_dense("encoder/bilstm_pooler", ["bilstm.pooler.weight"], ["bilstm.pooler.bias"])
 _DEFAULT_NUM_LABELS = 2  # of their configurations
 
 
@@ -116,7 +111,7 @@ def read_hugging_face(weights: Path) -> Checkpoint:
             variables |= map_classifier(head)
             shapes |= expected_classifier_shapes(width, classifier["num_labels"], head)
         variables |= map_hugging_face_pretraining_heads(names) | select_head(SPANS, names)
-        shapes |= expected_pretraining_shapes(arguments) | expected_span_shapes(width)
+        shapes |= expected_pretraining_shapes(arguments) | expected_classifier_shapes(width, 2, SPAN_HEAD)
         arrays = tensors.read_variables(variables, shapes)
     used = {name for stored in variables.values() for name in stored.names}
     return Checkpoint(
@@ -176,17 +171,12 @@ def map_bert(num_hidden_layers: int, names: Collection[str], prefix: str | None 
     """
     if prefix is None:
         prefix = "bert." if any(name.startswith("bert.") for name in names) else ""
-    return map_encoder(
-        num_hidden_layers, lambda original: _name_in_file(prefix, original, names), kernels_transposed=True
-    )
+    return map_encoder(num_hidden_layers, functools.partial(_name_in_file, prefix, names), kernels_transposed=True)
 
 
 def map_classifier(head: str) -> VariableMap:
     """Maps the variables of a classification layer, named as in `CLASSIFIER_HEADS`."""
-    return {
-        f"{head}/kernel": StoredVariable(("classifier.weight",), transposed=True),
-        f"{head}/bias": StoredVariable(("classifier.bias",)),
-    }
+    return map_dense(head, ["classifier.weight"], ["classifier.bias"])
 
 
 def map_hugging_face_pretraining_heads(names: Collection[str]) -> VariableMap:
@@ -194,12 +184,12 @@ def map_hugging_face_pretraining_heads(names: Collection[str]) -> VariableMap:
 
     def name_in_file(original: str) -> str:
         renamed = original.replace("/output_weights", "/kernel").replace("/output_bias", "/bias")
-        return _name_in_file("", renamed, names)
+        return _name_in_file("", names, renamed)
 
     return map_pretraining_heads(name_in_file, names, kernels_transposed=True)
 
 
-def _name_in_file(prefix: str, original: str, names: Collection[str]) -> str:
+def _name_in_file(prefix: str, names: Collection[str], original: str) -> str:
     legacy = prefix + original.replace("/layer_", "/layer/").replace("/", ".")
     if "LayerNorm" in original and legacy in names:
         return legacy
@@ -295,10 +285,7 @@ def _open_weights(weights: Path) -> Iterator[TensorFile]:
                 handles[name] = handle
                 entries[name] = TensorEntry(tuple(entry.get_shape()), str(entry.get_dtype()), file)
 
-        def read(name: str) -> np.ndarray:
-            return handles[name].get_tensor(name)
-
-        yield TensorFile(weights, entries, read)
+        yield TensorFile(weights, entries, lambda name: handles[name].get_tensor(name))
 
 
 def _shards(weights: Path) -> list[Path]:

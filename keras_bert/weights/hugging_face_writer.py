@@ -38,10 +38,10 @@ from keras_bert.weights.hugging_face import (
 )
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
+    SPAN_HEAD,
     Shapes,
     expected_classifier_shapes,
     expected_pretraining_shapes,
-    expected_span_shapes,
     is_pooler,
 )
 
@@ -146,10 +146,10 @@ def _convert_to_tensors(
         shapes |= expected_classifier_shapes(width, classifier_arguments["num_labels"], head)
         variables |= map_classifier(head)
     for head in _find_pretraining_heads(arrays):
-        of_heads = expected_pretraining_shapes(arguments)
-        shapes |= {name: shape for name, shape in of_heads.items() if name.startswith(head)}
+        head_shapes = expected_pretraining_shapes(arguments)
+        shapes |= {name: shape for name, shape in head_shapes.items() if name.startswith(head)}
     if architecture == SPAN_ARCHITECTURE:
-        shapes |= expected_span_shapes(width)
+        shapes |= expected_classifier_shapes(width, 2, SPAN_HEAD)
         variables |= SPANS
     variables |= map_hugging_face_pretraining_heads(("cls.predictions.bias", "cls.seq_relationship.bias"))
     _check_arrays(path, arrays, shapes)

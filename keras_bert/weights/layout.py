@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-# Heads with logits for labels: of a text, of each of its tokens, and of a choice.
-CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD = "logits", "token_logits", "choice_logits"
+# Heads with logits for labels: of a text, of each of its tokens, and of a choice; and for a span's start and end.
+CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD, SPAN_HEAD = "logits", "token_logits", "choice_logits", "spans"
 # Values of the encoder's argument `attention_direction`.
 BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", "right_to_left"
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
@@ -66,17 +66,12 @@ def expected_encoder_shapes(config: Mapping[str, int]) -> Shapes:
 
 
 def expected_classifier_shapes(hidden_size: int, num_labels: int, head: str = CLASSIFIER_HEAD) -> Shapes:
-    """Returns the shapes of a classification layer (`run_classifier.py`).
+    """Returns the shapes of a classification layer (`run_classifier.py`); `SPAN_HEAD` has 2 labels (`run_squad.py`).
 
     >>> expected_classifier_shapes(4, 3)
     {'logits/kernel': (4, 3), 'logits/bias': (3,)}
     """
     return _dense(head, hidden_size, num_labels)
-
-
-def expected_span_shapes(hidden_size: int) -> Shapes:
-    """Returns the shapes of the span labeler's layer (`run_squad.py`): a start and an end logit per token."""
-    return _dense("spans", hidden_size, 2)
 
 
 def expected_pretraining_shapes(config: Mapping[str, int]) -> Shapes:

@@ -1,6 +1,6 @@
 """Maps each of our variables to the tensors of a file with the names of google-research/bert (`modeling.py`)."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,7 @@ _BLOCK_DENSE = {
     "intermediate": ("intermediate/dense",),
     "output": ("output/dense",),
 }
-_BLOCK_LAYER_NORM = {
-    "self_attention_layer_norm": "attention/output/LayerNorm",
-    "output_layer_norm": "output/LayerNorm",
-}
+_BLOCK_LAYER_NORM = {"self_attention_layer_norm": "attention/output/LayerNorm", "output_layer_norm": "output/LayerNorm"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,12 @@ class StoredVariable:
 VariableMap = dict[str, StoredVariable]  # by our variable path
 
 
+def map_dense(path: str, kernels: Sequence[str], biases: Sequence[str], transposed: bool = True) -> VariableMap:
+    """Maps the variables of a dense layer; `transposed` as in `StoredVariable`."""
+    kernel, bias = StoredVariable(tuple(kernels), transposed), StoredVariable(tuple(biases))
+    return {f"{path}/kernel": kernel, f"{path}/bias": bias}
+
+
 def map_encoder(num_hidden_layers: int, name_in_file: Callable[[str], str], kernels_transposed: bool) -> VariableMap:
     """Maps the variables of an encoder.
 
@@ -66,10 +69,9 @@ def map_encoder(num_hidden_layers: int, name_in_file: Callable[[str], str], kern
     ('bert/encoder/layer_0/output/dense/kernel',)
     """
 
-    def dense(path: str, modules: Sequence[str]) -> Iterator[tuple[str, StoredVariable]]:
-        kernels, biases = (tuple(name_in_file(f"{name}/{leaf}") for name in modules) for leaf in ("kernel", "bias"))
-        yield f"{path}/kernel", StoredVariable(kernels, kernels_transposed)
-        yield f"{path}/bias", StoredVariable(biases)
+    def dense(path: str, modules: Sequence[str]) -> VariableMap:
+        kernels, biases = ([name_in_file(f"{name}/{leaf}") for name in modules] for leaf in ("kernel", "bias"))
+        return map_dense(path, kernels, biases, kernels_transposed)
 
     variables = {path: StoredVariable((name_in_file(name),)) for path, name in _EMBEDDINGS.items()}
     for index in range(num_hidden_layers):
@@ -99,10 +101,8 @@ def map_pretraining_heads(
         "masked_lm/layer_norm/beta": StoredVariable((name_in_file(f"{transform}/LayerNorm/beta"),)),
         "masked_lm/bias": StoredVariable((name_in_file("cls/predictions/output_bias"),)),
     }
-    next_sentence = {  # [out, in] in the original, too
-        "next_sentence/kernel": StoredVariable((name_in_file("cls/seq_relationship/output_weights"),), transposed=True),
-        "next_sentence/bias": StoredVariable((name_in_file("cls/seq_relationship/output_bias"),)),
-    }
+    kernel, bias = (name_in_file(f"cls/seq_relationship/output_{leaf}") for leaf in ("weights", "bias"))
+    next_sentence = map_dense("next_sentence", [kernel], [bias])  # [out, in] in the original, too
     return select_head(masked_lm, names) | select_head(next_sentence, names)
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import keras
 
+from keras_bert.layers.base_layer import create_sublayer
 from keras_bert.layers.bilstm import BiLstm
 from keras_bert.layers.layer_pooling import LayerPooling
 from keras_bert.layers.pooler import Pooler
-from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
 from keras_bert.typing import Inputs, Tensor
@@ -87,14 +87,10 @@ class BiLstmEncoder(ComposedEncoder):
             self.layer_pooling = LayerPooling(features, dtype=self.dtype_policy, name="layer_pooling")
         for layer in range(num_layers):
             name = f"bilstm_{layer}"  # one attribute each: tf.train.Checkpoint skips layers in a list
-            setattr(self, name, BiLstm(self.units, derive_seed(seed, name), dtype=self.dtype_policy, name=name))
+            setattr(self, name, create_sublayer(self, BiLstm, name, self.units))
         if with_pooler:
-            self.bilstm_pooler = Pooler(
-                self.hidden_size,
-                initializer_range=encoder.initializer_range,
-                seed=derive_seed(seed, "bilstm_pooler"),
-                dtype=self.dtype_policy,
-                name="bilstm_pooler",
+            self.bilstm_pooler = create_sublayer(
+                self, Pooler, "bilstm_pooler", self.hidden_size, initializer_range=encoder.initializer_range
             )
         self.build()
         if not trainable:
@@ -106,7 +102,6 @@ class BiLstmEncoder(ComposedEncoder):
         return [getattr(self, f"bilstm_{layer}") for layer in range(self.num_layers)]
 
     def encoder_kind(self) -> EncoderKind:
-        """Returns how the encoder is built, for its checkpoint."""
         return EncoderKind(BILSTM, self.units, self.num_layers, self.features)
 
     def build(self, input_shape: Any = None) -> None:
@@ -146,6 +141,5 @@ class BiLstmEncoder(ComposedEncoder):
         return {**outputs, "hidden_states": hidden_states} if return_hidden_states else outputs
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
         names = ("units", "num_layers", "features", "with_pooler", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -24,20 +24,10 @@ def read_encoder(
 ) -> tuple[Checkpoint, BertEncoder | ComposedEncoder]:
     """Reads a checkpoint and creates an encoder for its weights, which are not assigned yet.
 
-    Args:
-        path: as for `BertEncoder.from_checkpoint`.
-        encoder: None is the checkpoint's own encoder. Otherwise the weights of a BERT are converted: to
-            "left_to_right", "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or, for example, to
-            "features_concat_last_four" (section 5.3); see `keras_bert.weights.conversion.ENCODERS`.
-        right_to_left: for "two_directions", the checkpoint of the right-to-left encoder; `path` is the other one.
-        seed: seed of all variables that the checkpoints do not contain.
-        **encoder_arguments: constructor arguments of `BertEncoder` that replace the checkpoint's.
-
-    Returns:
-        The checkpoint, whose arrays have the paths of the encoder's variables, and the encoder.
-
-    Raises:
-        FileNotFoundError, ValueError: if a checkpoint is missing, corrupt, not a BERT, or cannot be converted.
+    `encoder` None is the checkpoint's own encoder. Otherwise the weights of a BERT are converted: to "left_to_right",
+    "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or, for example, to "features_concat_last_four"
+    (section 5.3); see `keras_bert.weights.conversion.ENCODERS`. For "two_directions", `path` is the checkpoint of the
+    left-to-right encoder and `right_to_left` that of the other one. `encoder_arguments` replace the checkpoint's.
     """
     checkpoint = read_checkpoint(path)
     if encoder is not None:
@@ -54,22 +44,15 @@ def _create_encoder(kind: EncoderKind, arguments: dict[str, Any]) -> BertEncoder
         return BertEncoder(**arguments)
     seed = arguments["seed"]
     if kind.family == BILSTM:
-        with_pooler = arguments.pop("with_pooler", True)
-        return BiLstmEncoder(
-            BertEncoder(**arguments, with_pooler=False),
-            kind.bilstm_units,
-            kind.bilstm_layers,
-            kind.features,
-            with_pooler,
-            derive_seed(seed, BILSTM),
-        )
-    left, right = (
-        BertEncoder(
-            **{**arguments, "attention_direction": direction, "seed": derive_seed(seed, direction), "name": direction}
-        )
-        for direction in (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
-    )
-    return TwoDirectionEncoder(left, right)
+        with_pooler, lstms = arguments.pop("with_pooler", True), (kind.bilstm_units, kind.bilstm_layers, kind.features)
+        bert = BertEncoder(**arguments, with_pooler=False)
+        return BiLstmEncoder(bert, *lstms, with_pooler, derive_seed(seed, BILSTM))
+
+    def one_direction(direction: str) -> BertEncoder:
+        own = {"attention_direction": direction, "seed": derive_seed(seed, direction), "name": direction}
+        return BertEncoder(**{**arguments, **own})
+
+    return TwoDirectionEncoder(one_direction(LEFT_TO_RIGHT), one_direction(RIGHT_TO_LEFT))
 
 
 def get_encoder_kind(encoder: BertEncoder | ComposedEncoder) -> str:

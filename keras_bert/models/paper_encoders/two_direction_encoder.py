@@ -51,11 +51,7 @@ class TwoDirectionEncoder(ComposedEncoder):
     PARTS = (LEFT_TO_RIGHT, RIGHT_TO_LEFT)
 
     def __init__(
-        self,
-        left_to_right: BertEncoder,
-        right_to_left: BertEncoder,
-        name: str | None = None,
-        trainable: bool = True,
+        self, left_to_right: BertEncoder, right_to_left: BertEncoder, name: str | None = None, trainable: bool = True
     ) -> None:
         super().__init__({LEFT_TO_RIGHT: left_to_right, RIGHT_TO_LEFT: right_to_left}, name)
         for direction in self.PARTS:
@@ -72,7 +68,6 @@ class TwoDirectionEncoder(ComposedEncoder):
             self.trainable = False
 
     def encoder_kind(self) -> EncoderKind:
-        """Returns how the encoder is built, for its checkpoint."""
         return EncoderKind(TWO_DIRECTIONS)
 
     def call(self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False) -> dict[str, Tensor]:
