@@ -13,13 +13,7 @@ class DropoutSeeds:
     """Sets the seed generators of a model (those of its dropout layers) for one micro-batch.
 
     A value depends on (seed, step, micro-batch, replica, number of the layer) only. A resumed run draws what it would
-    have drawn, replicas draw different numbers, and nothing has to be saved.
-
-    Args:
-        model: built Keras model.
-        seed: seed of all values.
-
-    Example:
+    have drawn, replicas draw different numbers, and nothing has to be saved. The model must be built.
 
     >>> model = keras.Sequential([keras.layers.Dropout(0.5)])
     >>> model.build((None, 4))
@@ -39,12 +33,12 @@ class DropoutSeeds:
         self._seed = seed
 
     def key(self, step: int | tf.Tensor, replica: int | tf.Tensor) -> tf.Tensor:
-        """The int64 [2] key of a step on one replica; all values of the step derive from it."""
+        """Returns the int64 [2] key of a step on one replica; all values of the step derive from it."""
         key = tf.random.fold_in(tf.constant([self._seed, 0], tf.int64), tf.cast(step, tf.int64))
         return tf.random.fold_in(key, tf.cast(replica, tf.int64))
 
     def values(self, key: tf.Tensor, micro_batch: int | tf.Tensor) -> list[tf.Tensor]:
-        """The values of the generators for a micro-batch, one tensor per generator."""
+        """Returns the values of the generators for a micro-batch, one tensor per generator."""
         if not self._states:
             return []
         key = tf.random.fold_in(key, tf.cast(micro_batch, tf.int64))

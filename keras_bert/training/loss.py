@@ -24,13 +24,8 @@ def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
     Differs from BERT: the original averages the means of the shards, in which a shard with few labels counts as much as
     one with many.
 
-    Args:
-        terms: by name `(sum, weight)`, two scalars: the weighted sum of the losses, and the sum of the weights.
-
-    Returns:
-        Scalar, this replica's share of the loss.
-
-    Example:
+    `terms` has by name the weighted sum of the losses and the sum of the weights. Returns this replica's part of the
+    loss, a scalar.
 
     >>> float(total_loss({"masked_lm": (6.0, 3.0), "next_sentence": (1.0, 2.0)}))
     2.5
@@ -43,14 +38,11 @@ def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def mean_loss_weights(model: keras.Model, examples: Any, plan: BatchPlan) -> dict[str, float] | None:
-    """The mean weight of each loss term over the batches of an epoch, which every batch's sum is divided by.
+    """Returns the mean weight of each loss term over the batches of an epoch, by which every batch's sum is divided.
 
     Batches of similar lengths differ in their number of tokens (and with a token budget in their number of examples):
-    divided by the mean weight, every example counts the same.
-
-    Returns:
-        Mean weight by loss term, or None for a plan without length buckets: such batches hardly differ, and each is
-        divided by its own weight, as in the original.
+    divided by the mean weight, every example counts the same. None for a plan without length buckets: such batches
+    hardly differ, and each is divided by its own weight, as in the original.
     """
     if plan.bucket_step is None:
         return None

@@ -2,6 +2,7 @@
 
 import math
 import re
+import types
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,6 @@ class _Slot:
     velocity: keras.Variable
     is_decayed: bool
     rate_factor: float
-
-
-@dataclass(frozen=True)
-class _Slots:
-    """Slots by the id of their variable. Keras would take variables in a plain dict for the optimizer's own."""
-
-    by_id: dict[int, _Slot]
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -101,7 +95,6 @@ class BertAdamW(keras.optimizers.Optimizer):
 
     Example:
 
-    >>> import keras
     >>> kernel = keras.Variable([[2.0]], name="kernel")
     >>> optimizer = BertAdamW(learning_rate=0.1, weight_decay=0.0)
     >>> norm = optimizer.apply([keras.ops.convert_to_tensor([[3.0]])], [kernel])
@@ -157,7 +150,6 @@ class BertAdamW(keras.optimizers.Optimizer):
 
         Example:
 
-        >>> import keras
         >>> optimizer = BertAdamW()
         >>> optimizer.build([keras.Variable([1.0, 2.0], name="kernel")])
         >>> len(optimizer.variables)  # iterations, learning rate and two means
@@ -173,14 +165,11 @@ class BertAdamW(keras.optimizers.Optimizer):
                 )
         super().build(variables)
         self._momentums, self._velocities = self.add_optimizer_variables(variables, ["momentum", "velocity"])
-        self._slots = _Slots(
-            {
-                id(variable): _Slot(
-                    variable, momentum, velocity, self.is_decayed(variable), self.learning_rate_factor(variable)
-                )
-                for variable, momentum, velocity in zip(variables, self._momentums, self._velocities, strict=True)
-            }
-        )
+        # Slots by the id of their variable. Keras would take variables in a plain dict for the optimizer's own.
+        self._slots = types.SimpleNamespace(by_id={})
+        for variable, momentum, velocity in zip(variables, self._momentums, self._velocities, strict=True):
+            is_decayed, factor = self.is_decayed(variable), self.learning_rate_factor(variable)
+            self._slots.by_id[id(variable)] = _Slot(variable, momentum, velocity, is_decayed, factor)
 
     def exclude_from_weight_decay(
         self, var_list: Iterable[Variable] | None = None, var_names: Iterable[str] | None = None
@@ -215,7 +204,6 @@ class BertAdamW(keras.optimizers.Optimizer):
 
         Example:
 
-        >>> import keras
         >>> dense = keras.layers.Dense(2, name="dense")
         >>> dense.build([1, 3])
         >>> [(variable.path, BertAdamW().is_decayed(variable)) for variable in dense.variables]
@@ -232,7 +220,6 @@ class BertAdamW(keras.optimizers.Optimizer):
 
         Example:
 
-        >>> import keras
         >>> optimizer = BertAdamW(learning_rate_factors=[("embeddings", 0.5)])
         >>> optimizer.learning_rate_factor(keras.Variable([1.0], name="embeddings"))
         0.5
@@ -264,7 +251,6 @@ class BertAdamW(keras.optimizers.Optimizer):
 
         Example:
 
-        >>> import keras
         >>> kernel = keras.Variable([1.0, 1.0], name="kernel")
         >>> norm = BertAdamW().apply([keras.ops.convert_to_tensor([3.0, 4.0])], [kernel])
         >>> float(norm)
@@ -287,8 +273,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         sum over the replicas, so that it is the same on all of them.
 
         Args:
-            grads: See `apply`.
-            trainable_variables: See `apply`.
+            grads, trainable_variables: See `apply`.
             loss: A scalar; the update is also skipped if it is not finite.
             loss_scale: Factor by which the loss was multiplied before it was differentiated, for float16.
 
@@ -297,13 +282,10 @@ class BertAdamW(keras.optimizers.Optimizer):
             squared norm of every gradient that is not None, float32, not divided by the loss scale.
 
         Raises:
-            RuntimeError: See `apply`.
-            TypeError: See `apply`.
-            ValueError: See `apply`.
+            RuntimeError, TypeError, ValueError: See `apply`.
 
         Example:
 
-        >>> import keras
         >>> kernel = keras.Variable([1.0, 1.0], name="kernel")
         >>> optimizer = BertAdamW()
         >>> report = optimizer.apply_if_finite([keras.ops.convert_to_tensor([3.0, float("inf")])], [kernel])
@@ -313,14 +295,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         return self._update(grads, trainable_variables, loss=loss, loss_scale=loss_scale)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, for Keras' serialization.
-
-        Example:
-
-        >>> optimizer = BertAdamW.from_config(BertAdamW(clip_norm=None).get_config())
-        >>> optimizer.clip_norm is None
-        True
-        """
+        """Returns the constructor arguments, for Keras' serialization."""
         return {
             "learning_rate": super().get_config()["learning_rate"],
             "weight_decay": self.weight_decay,

@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex
 import keras
 from keras import ops
 
+from keras_bert.layers.base_layer import constructor_arguments
 from keras_bert.typing import Tensor
 
 DECAYS = ("bert", "linear")
@@ -114,14 +115,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         >>> WarmupSchedule(1e-4, num_train_steps=100).get_config()["num_warmup_steps"]
         10
         """
-        return {
-            "peak_learning_rate": self.peak_learning_rate,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-            "warmup_proportion": self.warmup_proportion,
-            "decay": self.decay,
-            "end_learning_rate": self.end_learning_rate,
-        }
+        return constructor_arguments(self, WarmupSchedule)
 
 
 def _check_step_count(name: str, value: SupportsIndex) -> int:

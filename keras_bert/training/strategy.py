@@ -146,11 +146,8 @@ def _make_multi_worker(cluster: Cluster, start_timeout_seconds: float) -> tf.dis
         )
     gpus = len(tf.config.list_physical_devices("GPU"))
     wait_for_workers(cluster, start_timeout_seconds, f"{gpus} GPUs" if gpus else "CPU")
-    logging.info(
-        "all %d workers are up and connecting; if one of them dies now, this process ends within %d seconds",
-        len(cluster.workers),
-        _CONNECT_SECONDS,
-    )
+    message = "all %d workers are up and connecting; if one of them dies now, this process ends within %d seconds"
+    logging.info(message, len(cluster.workers), _CONNECT_SECONDS)
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",

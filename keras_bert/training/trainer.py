@@ -103,16 +103,8 @@ class Trainer:
         self.evaluate = evaluate
         self.should_stop = should_stop
         self.run_info = dict(run_info or {})
-        self._step = TrainStep(
-            model,
-            optimizer,
-            strategy,
-            gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            seed=settings.seed,
-            jit_compile=settings.jit_compile,
-            loss_scale=settings.loss_scale,
-            mean_loss_weights=settings.mean_loss_weights,
-        )
+        names = ("gradient_accumulation_steps", "seed", "jit_compile", "loss_scale", "mean_loss_weights")
+        self._step = TrainStep(model, optimizer, strategy, **{name: getattr(settings, name) for name in names})
         self.strategy = self._step.strategy
         worker_index, num_workers = get_worker(self.strategy)
         self._is_chief = worker_index == 0
@@ -150,12 +142,8 @@ class Trainer:
         self._check_step_of_chief(state["step"])
         log = RunLog(self.run_directory)
         self._log_start(state["step"] if restored else None, log)
-        with tqdm(
-            total=settings.num_train_steps,
-            initial=state["step"],
-            unit="step",
-            disable=not (settings.progress and self._is_chief),
-        ) as bar:
+        is_hidden = not (settings.progress and self._is_chief)
+        with tqdm(total=settings.num_train_steps, initial=state["step"], unit="step", disable=is_hidden) as bar:
             has_more = state["step"] < settings.num_train_steps and not self._has_lost_patience(state)
             while has_more:
                 has_more = self._train_to_next_event(iterator, state, log, bar)

@@ -1,7 +1,7 @@
 """The settings of a training run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 _MIN_STEPS_BETWEEN_CHECKPOINTS = 200  # so that short runs spend little of their time on writing them
 _MIN_LOG_RECORDS = 50
@@ -63,19 +63,10 @@ class TrainerSettings:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "num_train_steps",
-            "gradient_accumulation_steps",
-            "steps_per_execution",
-            "log_every",
-            "evaluate_every",
-            "patience",
-            "checkpoint_every",
-            "keep_checkpoints",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in (int, int | None) and field.name != "seed" and value is not None and value < 1:
+                raise ValueError(f"{field.name} must be at least 1, got {value}")
         if self.loss_scale not in (None, "auto", "dynamic"):
             raise ValueError(f'loss_scale must be "auto", "dynamic" or None, got {self.loss_scale!r}')
         if self.patience is not None and self.score is None:

@@ -109,11 +109,8 @@ class TrainingCheckpoints:
             state = _read_state(folder)
             best = self._find_folders(_BEST).get(state["best_step"])
             if best is not None and (damage := _find_damage(best)):
-                logging.warning(
-                    "the best weights in %s are damaged, which is an error unless a better score follows: %s",
-                    best,
-                    damage,
-                )
+                message = "the best weights in %s are damaged, which is an error unless a better score follows: %s"
+                logging.warning(message, best, damage)
         self._barrier()
         return state
 
