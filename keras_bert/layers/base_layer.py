@@ -1,7 +1,7 @@
 """Base class of the layers, and the creation of sublayers."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import keras
@@ -20,15 +20,15 @@ class BaseLayer(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return {**super().get_config(), **constructor_arguments(self, type(self))}
+        return {**super().get_config(), **constructor_arguments(self, type(self).__init__)}
 
 
-def constructor_arguments(instance: Any, kind: type) -> dict[str, Any]:
-    """Returns the attributes that are named like the arguments of a class's constructor, without `**kwargs`."""
-    names = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+def constructor_arguments(instance: Any, constructor: Callable[..., None]) -> dict[str, Any]:
+    """Returns the attributes that are named like the arguments of a constructor, without `**kwargs`."""
+    names = inspect.signature(constructor).parameters
     return {name: getattr(instance, name) for name in names if name not in ("self", "kwargs")}
 
 
-def create_sublayer(parent: Any, kind: type[LayerT], name: str, *arguments: Any, **keywords: Any) -> LayerT:
+def create_sublayer(parent: Any, kind: Callable[..., LayerT], name: str, *arguments: Any, **keywords: Any) -> LayerT:
     """Creates a layer with the dtype of its parent and a seed derived from the parent's."""
     return kind(*arguments, **keywords, seed=derive_seed(parent.seed, name), dtype=parent.dtype_policy, name=name)

@@ -67,6 +67,8 @@ class BertClassifier(BertHead):
     """
 
     head_name = CLASSIFIER_HEAD
+    labels: list[str]
+    problem_type: str
 
     def __init__(
         self,

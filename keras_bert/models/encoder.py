@@ -393,4 +393,4 @@ class BertEncoder(FromPreset, keras.Model):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {**constructor_arguments(self, BertEncoder), "dtype": dtype}
+        return {**constructor_arguments(self, BertEncoder.__init__), "dtype": dtype}

@@ -222,8 +222,8 @@ class BertSpanLabeler(BertHead):
                 f"there must be one context per question; got {len(questions)} questions and {len(contexts)} contexts. "
                 "Repeat a context that has several questions"
             )
-        texts = (tf.constant(column, tf.string) for column in (questions, contexts))
-        found = answer_in_graph(self, *texts, max(n_best, N_BEST), max_answer_length, null_threshold)
+        questions, contexts = (tf.constant(texts, tf.string) for texts in (questions, contexts))
+        found = answer_in_graph(self, questions, contexts, max(n_best, N_BEST), max_answer_length, null_threshold)
         found = {name: values.numpy().tolist() for name, values in found.items()}
         names = ("answers", "scores", "start_characters", "end_characters")
         columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)

@@ -67,6 +67,7 @@ class BertTokenClassifier(BertHead):
     label_column = "tags"
     has_token_labels = True
     head_name = TOKEN_HEAD
+    labels: list[str]
     encoder_defaults: ClassVar[Mapping[str, Any]] = {"with_pooler": False}  # unused, and never trained
     # In batches of similar length a word of a short sentence would count more than one of a long sentence.
     batches_by_length = False

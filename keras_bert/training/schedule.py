@@ -115,7 +115,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         >>> WarmupSchedule(1e-4, num_train_steps=100).get_config()["num_warmup_steps"]
         10
         """
-        return constructor_arguments(self, WarmupSchedule)
+        return constructor_arguments(self, WarmupSchedule.__init__)
 
 
 def _check_step_count(name: str, value: SupportsIndex) -> int:
