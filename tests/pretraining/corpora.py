@@ -1,4 +1,4 @@
-"""Small corpora, and readers of files of instances."""
+"""Small corpora, and checks of files and batches of instances."""
 
 import json
 import random
@@ -72,3 +72,24 @@ def rows(batches):
         columns = [np.asarray(batch[name]).reshape([len(batch["token_ids"]), -1]) for name in sorted(batch)]
         found += [b"".join(column[row].tobytes() for column in columns) for row in range(len(columns[0]))]
     return found
+
+
+def assert_is_batch(batch, batch_size, length, predictions):
+    """Checks the shapes and types of a batch of instances, or of its specification."""
+    assert {name: tuple(each.shape) for name, each in batch.items()} == {
+        **dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), (batch_size, length)),
+        **dict.fromkeys(("masked_positions", "masked_labels", "masked_weights"), (batch_size, predictions)),
+        "next_sentence_labels": (batch_size,),
+    }
+    assert all(each.dtype == ("float32" if name == "masked_weights" else "int32") for name, each in batch.items())
+
+
+def restored(dataset, position, path, restored_dataset=None):
+    """Returns an iterator restored from one saved after `position` elements, of the same dataset or an equal one."""
+    iterator = iter(dataset)
+    for _ in range(position):
+        next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).write(str(path))
+    iterator = iter(restored_dataset or dataset)
+    tf.train.Checkpoint(iterator=iterator).read(saved)
+    return iterator

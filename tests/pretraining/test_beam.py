@@ -1,12 +1,9 @@
-"""Beam makes the same files as the streaming mode, on any runner and after failures."""
-
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from absl import flags
 
 from keras_bert.pretraining import beam as beam_module
 from keras_bert.pretraining.beam import build_pipeline, load_beam, make_shard, make_shards_with_beam
@@ -14,6 +11,7 @@ from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.shards import Shard, plan_shards
 from keras_bert.pretraining.streaming import ShardJob, ShardMaker, find_missing_shards, make_shards
 from tests.pretraining.corpora import contents, tokenizer, write_corpus, write_vocabulary
+from tests.tools.program_flags import parse_flags
 from tools import create_pretraining_data
 
 SHARD_BYTES = 2000
@@ -36,29 +34,29 @@ def plan(tmp_path):
     return plan_shards(write_corpus(tmp_path / "corpus"), SHARD_BYTES)
 
 
+def job_for(folder, plan):
+    settings = InstanceSettings(sequence_length=24, max_predictions=4)
+    return ShardJob(str(folder), len(plan), tokenizer().get_config(), settings, num_copies=2)
+
+
 @pytest.fixture
 def job(tmp_path, plan):
-    return _job(tmp_path / "beam", plan)
+    return job_for(tmp_path / "beam", plan)
 
 
 @pytest.fixture
 def expected(tmp_path, plan):
     """The files of the streaming mode, byte for byte."""
     folder = tmp_path / "streaming"
-    assert len(list(make_shards(_job(folder, plan), plan))) == len(plan) > 3
+    assert len(list(make_shards(job_for(folder, plan), plan))) == len(plan) > 3
     return contents(folder)
-
-
-def _job(folder, plan):
-    settings = InstanceSettings(sequence_length=24, max_predictions=4)
-    return ShardJob(str(folder), len(plan), tokenizer().get_config(), settings, num_copies=2)
 
 
 def test_the_same_files_as_streaming(apache_beam, job, plan, expected):
     counts = make_shards_with_beam(job, plan)
     assert contents(Path(job.folder)) == expected
     assert (counts, []) == find_missing_shards(job, plan)[::-1]
-    assert all(one["instances"] for one in counts)
+    assert all(each["instances"] for each in counts)
 
 
 @pytest.mark.slow
@@ -75,26 +73,16 @@ def test_the_same_files_from_a_portable_runner(apache_beam, job, plan, expected)
     assert contents(Path(job.folder)) == expected
 
 
-def test_only_find_missing_shards_are_made_again(apache_beam, job, plan, expected):
+def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
     make_shards_with_beam(job, plan)
+    assert make_shards_with_beam(job, []) == []
     folder = Path(job.folder)
-    lost = job.paths(plan[1])[0]
-    os.remove(lost + ".json")
-    (folder / f".{Path(lost).name}.unfinished-1").write_bytes(b"half a shard")
+    os.remove(job.paths(plan[1])[0] + ".json")
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-
-    missing, finished = find_missing_shards(job, plan)
-    assert [shard.number for shard in missing] == [1]
-    assert len(finished) == len(plan) - 1
-    make_shards_with_beam(job, missing)
+    make_shards_with_beam(job, find_missing_shards(job, plan)[0])
     assert contents(folder) == expected
     made = {path.name for path in folder.iterdir() if path.stat().st_mtime_ns != times.get(path.name)}
-    lost_names = {Path(path).name for path in job.paths(plan[1])}
-    assert made == lost_names | {f"{name}.json" for name in lost_names}
-
-
-def test_no_shards_need_no_pipeline(apache_beam, job):
-    assert make_shards_with_beam(job, []) == []
+    assert made == {Path(path).name + suffix for path in job.paths(plan[1]) for suffix in ("", ".json")}
 
 
 def test_a_shard_made_twice_at_once_is_whole(apache_beam, tmp_path, job, plan, expected):
@@ -114,7 +102,7 @@ def test_a_worker_makes_shards_of_several_jobs(apache_beam, tmp_path, plan, expe
         folder.mkdir()
     for shard in plan:
         for folder in folders:
-            make_shard(shard, _job(folder, plan))
+            make_shard(shard, job_for(folder, plan))
     assert contents(folders[0]) == contents(folders[1]) == expected
 
 
@@ -126,8 +114,8 @@ def test_counters_report_the_progress(apache_beam, job, plan):
     found = {counter.key.metric.name: counter.committed for counter in counters}
     _, finished = find_missing_shards(job, plan)
     assert len(finished) == 2
-    assert found["instances"] == sum(facts["instances"] for facts in finished) > 0
-    assert found["documents"] == sum(facts["documents"] for facts in finished) > 0
+    for name in ("instances", "documents"):
+        assert found[name] == sum(counts[name] for counts in finished) > 0
 
 
 def test_an_error_of_a_worker_is_reported(apache_beam, tmp_path, job, plan):
@@ -142,14 +130,10 @@ def test_an_error_of_a_worker_is_reported(apache_beam, tmp_path, job, plan):
 
 def test_the_program_passes_options_to_beam(apache_beam, tmp_path, expected, plan):
     corpus = sorted({path for shard in plan for path, _, _ in shard.ranges})
-    arguments = [
-        *(f"--input_file={','.join(corpus)}", f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')}"),
-        *(f"--output_dir={tmp_path / 'made'}", "--max_seq_length=24", "--max_predictions_per_seq=4"),
-        *("--dupe_factor=2", f"--shard_megabytes={SHARD_BYTES / 1e6}", "--runner=direct"),
-    ]
-    values = flags.FlagValues()
-    create_pretraining_data.define_flags(values)
-    values(["create_pretraining_data", *arguments])
+    options = {"input_file": ",".join(corpus), "vocab_file": write_vocabulary(tmp_path / "vocab.txt")}
+    options |= {"max_seq_length": 24, "max_predictions_per_seq": 4, "dupe_factor": 2, "runner": "direct"}
+    options |= {"output_dir": tmp_path / "made", "shard_megabytes": SHARD_BYTES / 1e6}
+    values = parse_flags(create_pretraining_data, **options)
     with pytest.raises(ValueError, match="Beam has no pipeline options --flink_mastr=localhost:8081"):
         create_pretraining_data.run(values, ["--flink_mastr=localhost:8081"])
     create_pretraining_data.run(values, ["--job_name=shards"])
@@ -175,7 +159,7 @@ def test_invalid_arguments_are_refused(apache_beam, job, plan, arguments, messag
 def test_relative_paths_are_refused_on_a_cluster(apache_beam, job, plan, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="beam is a relative path"):
-        make_shards_with_beam(_job("beam", plan), plan, "flink", options=EMBEDDED)
+        make_shards_with_beam(job_for("beam", plan), plan, "flink", options=EMBEDDED)
     shards = [Shard(0, (("corpus/0.txt", 0, 10),))]
     with pytest.raises(ValueError, match=r"corpus/0\.txt is a relative path"):
         make_shards_with_beam(job, shards, "flink", options=EMBEDDED)

@@ -10,30 +10,20 @@ def tokenize(lines):
     return tokenize_documents(lines, tokenizer().tokenize)
 
 
-def test_sentences_and_documents_are_ranges_of_tokens():
-    found = tokenize(["", "", "river stone", "slowly", "", "\x07", "", "night", "", ""])
-    assert found.token_ids.tolist() == [5, 6, 14, 15, 12]
+@pytest.mark.parametrize(
+    "lines, token_ids, documents",
+    [
+        (["", "", "river stone", "slowly", "", "\x07", "", "night", "", ""], [5, 6, 14, 15, 12], [[0, 2, 4], [4, 5]]),
+        # U+FEFF and U+0007 are not white space, and have no tokens: they do not end the document.
+        (["\ufeffriver", "\ufeff", "\x07", "stone\r", "night"], [5, 6, 12], [[0, 1, 2, 3]]),
+        *((["river", blank, "stone"], [5, 6], [[0, 1], [1, 2]]) for blank in ("", " ", "\t \r", "\u00a0", "\u3000")),
+        *((lines, [], []) for lines in ([], ["", " "], ["\x07", "", "\x07"])),
+    ],
+)
+def test_sentences_and_documents_are_ranges_of_tokens(lines, token_ids, documents):
+    found = tokenize(lines)
+    assert (found.token_ids.tolist(), found.documents) == (token_ids, documents)
     assert found.token_ids.dtype == np.int32
-    assert found.documents == [[0, 2, 4], [4, 5]]
-
-
-def test_lines_without_tokens_are_not_sentences():
-    # U+FEFF and U+0007 are not white space, and have no tokens: they do not end the document.
-    found = tokenize(["\ufeffriver", "\ufeff", "\x07", "stone\r", "night"])
-    assert found.token_ids.tolist() == [5, 6, 12]
-    assert found.documents == [[0, 1, 2, 3]]
-
-
-def test_a_line_of_white_space_ends_a_document():
-    for blank in ("", " ", "\t \r", "\u00a0", "\u3000"):
-        assert tokenize(["river", blank, "stone"]).documents == [[0, 1], [1, 2]]
-
-
-def test_text_without_tokens_has_no_documents():
-    for lines in ([], ["", " "], ["\x07", "", "\x07"]):
-        found = tokenize(lines)
-        assert found.documents == [] and found.token_ids.tolist() == []
-        assert found.token_ids.dtype == np.int32
 
 
 @pytest.mark.parametrize("max_lines, max_characters", [(1, 100), (3, 100), (100, 1), (7, 10**6)])

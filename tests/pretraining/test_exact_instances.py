@@ -1,5 +1,3 @@
-"""The exact mode reproduces google-research/bert, instance by instance, and the random number that comes next."""
-
 import gzip
 import json
 import random
@@ -19,7 +17,7 @@ from keras_bert.pretraining.exact_instances import (
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.records import FEATURE_NAMES, parse_records
 from keras_bert.text.tokenizer import BertTokenizer
-from tests.pretraining.corpora import VOCABULARY, contents, features, records, tokenizer, write_corpus
+from tests.pretraining.corpora import VOCABULARY, contents, features, records, tokenizer
 
 SETTINGS = [
     f"{corpus}.{setting}"
@@ -61,15 +59,12 @@ def made(request, golden, corpora):
     return known, settings, instances, rng.random()
 
 
-def golden_instances(golden, name):
-    (path,) = golden.glob(f"{name}.instances.jsonl*")
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        return [json.loads(line) for line in file]
-
-
 def test_instances_are_those_of_the_original(made, golden, corpora):
     known, _, instances, next_random = made
     vocabulary = corpora[0].vocabulary
+    (path,) = golden.glob(f"{known['name']}.instances.jsonl*")
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        expected = [json.loads(line) for line in file]
     found = [
         {
             "tokens": [vocabulary[token_id] for token_id in each.token_ids],
@@ -80,7 +75,7 @@ def test_instances_are_those_of_the_original(made, golden, corpora):
         }
         for each in instances
     ]
-    assert found == golden_instances(golden, known["name"])
+    assert found == expected
     assert len(found) == known["num_instances"]
     assert next_random == known["next_rng_random"]
 
@@ -91,21 +86,17 @@ def test_features_in_the_files_are_those_of_the_original(made, golden, tmp_path,
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     write_exact_instances(paths, instances, settings, record_format, {"seed": known["random_seed"]})
     expected = np.load(golden / f"{known['name']}.features.npz")
-    for turn, path in enumerate(paths):  # instances are written to the files in turn
+    for start, path in enumerate(paths):  # instances are written to the files alternately
         found = records(path)
         assert set(features(found[0])) == set(FEATURE_NAMES[record_format].values())
         parsed = parse_records(tf.constant(found), record_format, settings.sequence_length, settings.max_predictions)
         for name, golden_name in FEATURE_NAMES["bert"].items():
-            values = expected[golden_name][turn::2]
+            values = expected[golden_name][start::2]
             np.testing.assert_array_equal(np.reshape(parsed[name], values.shape), values)
     sidecar = json.loads((tmp_path / "two.json").read_text())
     number, size = known["num_instances"] // 2, (tmp_path / "two").stat().st_size
-    assert sidecar == {
-        "seed": 12345, "mode": "exact", "record_format": record_format, "instances": number, "bytes": size
-    }  # fmt: skip
-
-
-# Reading.
+    expected = {"seed": 12345, "mode": "exact", "record_format": record_format}
+    assert sidecar == {**expected, "instances": number, "bytes": size}
 
 
 def test_a_document_continues_in_the_next_file(tmp_path):
@@ -137,38 +128,22 @@ def test_carriage_returns_are_removed_as_the_reader_of_the_original_does(tmp_pat
     assert len(found.documents) == 2
 
 
-@pytest.mark.parametrize("content", ["", "\n \n\n", "\x07\n"])
-def test_files_without_text_are_refused(tmp_path, content):
+@pytest.mark.parametrize(
+    "content, error, message",
+    [
+        (b"", ValueError, "no text found in .*corpus.txt; give prepared text"),
+        (b"\n \n\n", ValueError, "no text found in .*corpus.txt; give prepared text"),
+        (b"\x07\n", ValueError, "no text found in .*corpus.txt; give prepared text"),
+        (b"ab\xe9\n", ValueError, "corpus.txt is not UTF-8: byte 2 cannot be decoded"),
+        (None, FileNotFoundError, "does not exist or is a folder"),
+    ],
+)
+def test_unusable_files_are_refused(tmp_path, content, error, message):
     path = tmp_path / "corpus.txt"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=f"no text found in {path}; give prepared text"):
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error, match=message):
         read_exact_documents([str(path)], tokenizer())
-
-
-def test_unreadable_files_are_refused(tmp_path):
-    for path in (tmp_path / "missing.txt", tmp_path):
-        with pytest.raises(FileNotFoundError, match="does not exist or is a folder"):
-            read_exact_documents([str(path)], tokenizer())
-    (tmp_path / "latin.txt").write_bytes(b"ab\xe9\n")
-    with pytest.raises(ValueError, match=r"latin.txt is not UTF-8: byte 2 cannot be decoded"):
-        read_exact_documents([str(tmp_path / "latin.txt")], tokenizer())
-
-
-# Masking.
-
-
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_masks_are_consistent(tmp_path, whole_words):
-    (path,) = write_corpus(tmp_path / "corpus", files=1)
-    settings = InstanceSettings(sequence_length=24, max_predictions=3, whole_words=whole_words)
-    documents = read_exact_documents([path], tokenizer())
-    instances = make_exact_instances(documents, VOCABULARY, random.Random(0), settings, num_copies=4)
-    assert len(instances) > 100
-    for each in instances:
-        assert each.masked_positions == sorted(set(each.masked_positions))
-        assert len(each.masked_labels) == len(each.masked_positions) <= 3
-        assert not {2, 3} & set(each.masked_labels)
-        assert each.token_ids[0] == 2 and each.token_ids[each.first_length - 1] == each.token_ids[-1] == 3
 
 
 def test_a_duplicate_entry_has_the_id_of_its_last_position():
@@ -180,11 +155,14 @@ def test_a_duplicate_entry_has_the_id_of_its_last_position():
     assert {token_id for each in instances for token_id in each.token_ids} == {0, 1, 2, 3, 4, 6}
 
 
-# Files.
-
-
-def test_existing_files_are_not_overwritten(tmp_path):
+def test_outputs_must_be_new_files_in_existing_folders(tmp_path):
     path = str(tmp_path / "records")
+    check_outputs([path])
+    check_outputs(["records-in-the-working-directory"])
+    with pytest.raises(ValueError, match="an output file is given twice"):
+        check_outputs([path] * 2)
+    with pytest.raises(FileNotFoundError, match=r"the folder .*missing of .*records does not exist; create it"):
+        check_outputs([str(tmp_path / "missing" / "records")])
     write_exact_instances([path], [INSTANCE], SMALL, "bert", {})
     before = contents(tmp_path)
     assert set(before) == {"records", "records.json"}
@@ -194,14 +172,6 @@ def test_existing_files_are_not_overwritten(tmp_path):
     with pytest.raises(FileExistsError, match=r"records.json exists"):
         check_outputs([path])
     assert contents(tmp_path) == {"records.json": before["records.json"]}
-
-
-def test_invalid_outputs_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="an output file is given twice"):
-        check_outputs([str(tmp_path / "records")] * 2)
-    with pytest.raises(FileNotFoundError, match=r"the folder .*missing of .*records does not exist; create it"):
-        check_outputs([str(tmp_path / "missing" / "records")])
-    check_outputs(["records-that-are-not-there"])
 
 
 def test_an_error_leaves_no_file(tmp_path):

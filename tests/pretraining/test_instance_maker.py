@@ -1,5 +1,3 @@
-"""Instances depend on the settings, the shard and the copy only, and contain the tokens of the text."""
-
 import functools
 
 import numpy as np
@@ -8,9 +6,9 @@ import pytest
 from keras_bert.pretraining.documents import tokenize_documents
 from keras_bert.pretraining.instance_maker import InstanceMaker
 from keras_bert.pretraining.instance_settings import NEXT_SENTENCE_TASKS, InstanceSettings
-from keras_bert.pretraining.shards import plan_shards
 from keras_bert.text.tokenizer import BertTokenizer
-from tests.pretraining.corpora import VOCABULARY, random_text, tokenizer, write_corpus
+from tests.pretraining.corpora import VOCABULARY, assert_is_batch, random_text, tokenizer
+from tests.reference.masking import mask_row
 
 CLS, SEP, MASK = 2, 3, 4
 
@@ -32,10 +30,8 @@ def made_by(maker, documents, shard=0, copy=0):
 
 def unmasked(made):
     token_ids = made["token_ids"].copy()
-    for row, (positions, labels, weights) in enumerate(
-        zip(made["masked_positions"], made["masked_labels"], made["masked_weights"], strict=True)
-    ):
-        token_ids[row, positions[weights > 0]] = labels[weights > 0]
+    rows, columns = np.nonzero(made["masked_weights"])
+    token_ids[rows, made["masked_positions"][rows, columns]] = made["masked_labels"][rows, columns]
     return token_ids
 
 
@@ -55,47 +51,32 @@ def test_instances_contain_the_tokens_of_the_text(documents, task):
 
 
 def test_shapes_and_dtypes(documents):
-    _, made = made_by(maker(), documents)
-    number = len(made["token_ids"])
-    shapes = {name: values.shape for name, values in made.items()}
-    assert shapes == {
-        **dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), (number, 32)),
-        **dict.fromkeys(("masked_positions", "masked_labels", "masked_weights"), (number, 5)),
-        "next_sentence_labels": (number,),
-    }
-    floats = {name for name, values in made.items() if values.dtype == np.float32}
-    assert floats == {"masked_weights"}
-    assert {values.dtype for name, values in made.items() if name not in floats} == {np.dtype("int32")}
+    rows, made = made_by(maker(), documents)
+    assert_is_batch(made, len(rows), 32, 5)
 
 
 def test_seed_shard_and_copy_change_the_instances(documents):
-    first = made_by(maker(), documents, shard=3, copy=1)
-    again = made_by(maker(), documents, shard=3, copy=1)
+    first, again = (made_by(maker(), documents, shard=3, copy=1) for _ in range(2))
     assert np.array_equal(first[0], again[0])
     assert all(np.array_equal(first[1][name], again[1][name]) for name in first[1])
-    others = [
-        made_by(maker(seed=1), documents, shard=3, copy=1),
-        made_by(maker(), documents, shard=1, copy=3),
-        made_by(maker(), documents, shard=3, copy=2),
-        made_by(maker(), documents, shard=2, copy=1),
-    ]
-    starts = [set(map(tuple, rows[:, :4].tolist())) for rows, _ in (first, *others)]
-    for other in starts[1:]:
-        assert len(starts[0] & other) < 0.3 * len(starts[0])
-    keys = [set(rows[:, 5].tolist()) for rows, _ in (first, *others)]
-    assert all(not keys[0] & other for other in keys[1:])
-    assert len(keys[0]) == len(first[0])
+    changes = [({}, 3, 1), ({"seed": 1}, 3, 1), ({}, 1, 3), ({}, 3, 2), ({}, 2, 1)]
+    rows = [maker(**settings).choose(documents, shard, copy) for settings, shard, copy in changes]
+    assert np.array_equal(rows[0], first[0])
+    starts = [set(map(tuple, each[:, :4].tolist())) for each in rows]
+    keys = [set(each[:, 5].tolist()) for each in rows]
+    assert len(keys[0]) == len(rows[0])
+    for other_starts, other_keys in zip(starts[1:], keys[1:], strict=True):
+        assert len(starts[0] & other_starts) < 0.3 * len(starts[0])
+        assert not keys[0] & other_keys
 
 
 def test_instances_do_not_depend_on_unrelated_documents():
     # Without random next sentences, documents after it do not change the instances of a document.
     lines = random_text(1, documents=12).split("\n")
-    settings = {"next_sentence": "sop"}
-    few = tokenize_documents(lines[:40], tokenizer().tokenize)
-    many = tokenize_documents(lines, tokenizer().tokenize)
+    few, many = (tokenize_documents(part, tokenizer().tokenize) for part in (lines[:40], lines))
     end = few.documents[-2][-1]  # the last one is cut
-    found = [maker(**settings).choose(each, 0, 0) for each in (few, many)]
-    first, second = (sorted(row.tolist() for row in rows if max(row[:4]) <= end) for rows in found)
+    found = [maker(next_sentence="sop").choose(each, 0, 0).tolist() for each in (few, many)]
+    first, second = (sorted(row for row in rows if max(row[:4]) <= end) for rows in found)
     assert first == second and len(first) > 5
 
 
@@ -111,28 +92,21 @@ def test_instances_are_in_random_order(documents):
     assert 0.4 < np.mean(starts[1:] > starts[:-1]) < 0.6
 
 
-def test_masking_rates(documents):
-    rows = np.concatenate([maker().choose(documents, shard, 0) for shard in range(20)])
-    made = maker(max_predictions=20, masking_rate=0.3).make(documents.token_ids, rows)
-    made = {name: values.numpy() for name, values in made.items()}
-    chosen = made["masked_weights"] > 0
-    lengths = made["padding_mask"].sum(axis=1)
-    assert np.array_equal(chosen.sum(axis=1), np.maximum(1, np.round(lengths * 0.3)))
-    now = np.take_along_axis(made["token_ids"], made["masked_positions"], 1)[chosen]
-    labels = made["masked_labels"][chosen]
-    assert len(now) > 20_000
-    random_ones = 0.1 / len(VOCABULARY)  # random tokens that are [MASK], or the token itself
-    assert np.mean(now == MASK) == pytest.approx(0.8 + random_ones, abs=0.01)
-    assert np.mean(now == labels) == pytest.approx(0.1 + random_ones, abs=0.01)
-    assert 0.4 < made["next_sentence_labels"].mean() < 0.8  # some chunks have one sentence
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_masks_equal_the_reference(documents, whole_words):
+    options = {"max_predictions": 7, "whole_words": whole_words, "mask_token_rate": 0.5, "random_token_rate": 0.3}
+    rows, made = made_by(maker(masking_rate=0.3, **options), documents)
+    for index, (token_ids, padding_mask) in enumerate(zip(unmasked(made), made["padding_mask"], strict=True)):
+        row = (token_ids.tolist(), padding_mask.tolist(), int(rows[index, 5]))
+        for name, values in mask_row(*row, VOCABULARY, rate=0.3, **options).items():
+            assert made[name][index].tolist() == values
 
 
 @pytest.mark.parametrize("task", NEXT_SENTENCE_TASKS)
 def test_empty_text_gives_no_instances(task):
-    empty = tokenize_documents(["", ""], tokenizer().tokenize)
-    rows, made = made_by(maker(next_sentence=task), empty)
+    rows, made = made_by(maker(next_sentence=task), tokenize_documents(["", ""], tokenizer().tokenize))
     assert rows.shape == (0, 6)
-    assert made["token_ids"].shape == (0, 32)
+    assert_is_batch(made, 0, 32, 5)
 
 
 def test_documents_of_one_sentence():
@@ -155,16 +129,6 @@ def test_long_sentences_fit_the_sequence_length():
         lengths = made["padding_mask"].sum(axis=1)
         assert lengths.max() == 5
         assert lengths.min() >= 3
-
-
-def test_shards_contain_all_documents(tmp_path):
-    (path,) = write_corpus(tmp_path / "corpus", files=1)
-    plan = plan_shards([path], 1000)
-    assert len(plan) > 2
-    whole = tokenize_documents(random_text(0, documents=20).split("\n"), tokenizer().tokenize)
-    read = [maker().read(shard) for shard in plan]
-    assert np.array_equal(np.concatenate([each.token_ids for each in read]), whole.token_ids)
-    assert sum(len(each.documents) for each in read) == len(whole.documents)
 
 
 def test_a_vocabulary_without_mask_is_refused():

@@ -1,5 +1,3 @@
-"""The choice of sentences, compared with a slow reference, and the properties of each task."""
-
 import random
 from collections import Counter
 from itertools import pairwise
@@ -34,9 +32,6 @@ def tokens_of(segments):
 
 def segments_of(documents, index, length, rng, **options):
     return list(choose_segments(documents, index, InstanceSettings(sequence_length=length, **options), rng))
-
-
-# Next sentences.
 
 
 @pytest.mark.parametrize(
@@ -76,13 +71,6 @@ def test_the_caller_may_draw_random_numbers_between_instances():
         assert found == [(first, second, theirs.random()) for first, second, _ in slow]
 
 
-def test_half_of_the_next_sentences_are_random():
-    documents = [list(range(0, 4001, 4)), list(range(4001, 8002, 4))]
-    segments = segments_of(documents, 0, 16, random.Random(0), short_sequence_rate=0)
-    assert 0.4 < sum(each.label for each in segments) / len(segments) < 0.6
-    assert all((each.b_start >= 4001) == each.label for each in segments)
-
-
 def test_pairs_of_single_sentences():
     documents = random_documents(5, documents=4, sentences=50, tokens=9)
     sentences = {(start, end) for document in documents for start, end in pairwise(document)}
@@ -103,9 +91,6 @@ def test_pairs_of_single_sentences():
         # Each sentence of the document is a first one, or the next of the one before it.
         used = firsts + [(each.b_start, each.b_end) for each in found if not each.label]
         assert sorted(used) == [(a, b) for a, b in pairwise(documents[index])]
-
-
-# Sentences in order or swapped.
 
 
 @pytest.mark.parametrize("fill_to_length", [True, False])
@@ -147,9 +132,6 @@ def test_the_longer_segment_is_truncated_at_both_ends():
     longer = [(each.b_start, each.b_end) if each.label else (each.a_start, each.a_end) for each in cuts]
     assert all(end - start <= 6 for start, end in longer)
     assert all(start > 0 and end < 100 for start, end in longer)
-
-
-# Single segments.
 
 
 @pytest.mark.parametrize("length", [5, 17, 64])

@@ -1,5 +1,3 @@
-"""Instances of a language model: nothing is masked, and every neighbor is a label."""
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,36 +22,36 @@ def instances(tmp_path_factory):
     return {name: values.numpy() for name, values in made.items()}
 
 
-def packed(instances):
+def pack(instances):
     return pack_instances(instances, sequence_length=64, max_instances=8, max_predictions=40)
 
 
 def reference_labels(instances, step):
-    """The label of each position by row, and the tokens without masks."""
+    """Returns the label of each position by row, and the tokens without masks."""
     rows, tokens = [], instances["token_ids"].copy()
     sequences = instances.get("sequence_ids", instances["padding_mask"])
     for row, weights in enumerate(instances["masked_weights"]):
-        for place, weight in enumerate(weights):
-            if weight:
-                tokens[row, instances["masked_positions"][row, place]] = instances["masked_labels"][row, place]
-        found = {}
-        for position in range(tokens.shape[1]):
-            neighbor = position + step
-            is_in_row = 0 <= neighbor < tokens.shape[1]
-            if is_in_row and sequences[row, position] == sequences[row, neighbor] != 0:
-                found[position] = tokens[row, neighbor]
-        rows.append(found)
+        masked = weights > 0
+        tokens[row, instances["masked_positions"][row, masked]] = instances["masked_labels"][row, masked]
+        neighbors = ((position, position + step) for position in range(tokens.shape[1]))
+        rows.append(
+            {
+                position: tokens[row, neighbor]
+                for position, neighbor in neighbors
+                if 0 <= neighbor < tokens.shape[1] and sequences[row, position] == sequences[row, neighbor] != 0
+            }
+        )
     return rows, tokens
 
 
-@pytest.mark.parametrize("form", [dict, packed])
+@pytest.mark.parametrize("convert", [dict, pack])
 @pytest.mark.parametrize(("objective", "step"), [("left_to_right", 1), ("right_to_left", -1)])
-def test_every_neighbor_is_a_label(instances, form, objective, step):
-    given = form(instances)
-    inputs, labels = inputs_and_labels({name: tf.constant(values) for name, values in given.items()}, objective)
-    rows, tokens = reference_labels(given, step)
+def test_every_neighbor_is_a_label(instances, convert, objective, step):
+    converted = convert(instances)
+    inputs, labels = inputs_and_labels({name: tf.constant(values) for name, values in converted.items()}, objective)
+    rows, tokens = reference_labels(converted, step)
     np.testing.assert_array_equal(inputs["token_ids"], tokens)
-    assert (tokens != given["token_ids"]).sum() > 50
+    assert (tokens != converted["token_ids"]).sum() > 50
     for row, expected in enumerate(rows):
         weights = labels["masked_weights"][row].numpy()
         chosen = weights == 1
@@ -62,14 +60,14 @@ def test_every_neighbor_is_a_label(instances, form, objective, step):
         assert dict(zip(positions, labels["masked_labels"][row].numpy()[chosen].tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("form", [dict, packed])
-def test_masked_instances_are_only_split(instances, form):
-    given = {name: tf.constant(values) for name, values in form(instances).items()}
-    inputs, labels = inputs_and_labels(given)
-    assert {**inputs, **labels}.keys() == given.keys() and not inputs.keys() & labels.keys()
+@pytest.mark.parametrize("convert", [dict, pack])
+def test_masked_instances_are_only_split(instances, convert):
+    converted = {name: tf.constant(values) for name, values in convert(instances).items()}
+    inputs, labels = inputs_and_labels(converted)
+    assert {**inputs, **labels}.keys() == converted.keys() and not inputs.keys() & labels.keys()
     assert {"masked_labels", "masked_weights", "next_sentence_labels"} <= labels.keys()
     assert {"masked_positions", "token_ids"} <= inputs.keys()
-    assert all(value is given[name] for name, value in {**inputs, **labels}.items())
+    assert all(value is converted[name] for name, value in {**inputs, **labels}.items())
 
 
 @pytest.mark.parametrize("objective", ["left_to_right", "right_to_left"])

@@ -41,16 +41,9 @@ def test_lists_titles_and_single_lines_are_not_joined():
 
 
 def test_verse_is_joined_if_blank_lines_separate_paragraphs():
-    verse = [
-        "  The boats came home from the sea,",
-        "      And the lamps were lit on the shore,",
-        "  And no one waited for me.",
-    ]
-    assert list(join_paragraphs([*wrapped(), *verse, "", *wrapped()])) == [
-        *PARAGRAPHS,
-        "The boats came home from the sea, And the lamps were lit on the shore, And no one waited for me.",
-        *PARAGRAPHS,
-    ]
+    verse = ["  The boats came home from the sea,", "     And the lamps were lit,", "  And no one waited for me."]
+    joined = "The boats came home from the sea, And the lamps were lit, And no one waited for me."
+    assert list(join_paragraphs([*wrapped(), *verse, "", *wrapped()])) == [*PARAGRAPHS, joined, *PARAGRAPHS]
 
 
 def test_headings_and_indented_lines_start_paragraphs_without_blank_lines():
@@ -59,10 +52,8 @@ def test_headings_and_indented_lines_start_paragraphs_without_blank_lines():
     full = ["It was the hour when the ferries come home to us.", "   The lamps along the quay were lit one by one."]
     assert list(join_paragraphs(wrapped_closely() + full))[-2:] == [line.strip() for line in full]
     within = ["It was the hour when the ferries of the island", "   came home.", "Nobody spoke."]
-    assert list(join_paragraphs(wrapped_closely() + within))[-2:] == [
-        "It was the hour when the ferries of the island came home.",
-        "Nobody spoke.",
-    ]
+    joined = "It was the hour when the ferries of the island came home."
+    assert list(join_paragraphs(wrapped_closely() + within))[-2:] == [joined, "Nobody spoke."]
 
 
 def test_broken_lines_are_joined_if_lines_are_paragraphs():
@@ -84,21 +75,19 @@ def test_a_layout_can_be_forced():
         list(join_paragraphs(lines, hyphens="no"))
 
 
-def hyphenated(text, width):
-    """Wraps a text with hyphenation."""
+def wrap_with_hyphens(text, width):
     lines = []
     while len(text) > width:
-        place = width - 1
-        parts_word = text[place - 2 : place + 2].isalpha()
-        place = place if parts_word else text.rindex(" ", 0, width)
-        lines.append(text[:place].strip() + ("-" if parts_word else ""))
-        text = text[place:].strip()
+        is_in_word = text[width - 3 : width + 1].isalpha()
+        end = width - 1 if is_in_word else text.rindex(" ", 0, width)
+        lines.append(text[:end].strip() + ("-" if is_in_word else ""))
+        text = text[end:].strip()
     return [*lines, text]
 
 
 def test_only_hyphens_of_wrapping_are_dropped():
     text = " ".join(PARAGRAPHS[::3] * 4)
-    lines = hyphenated(text, 40)
+    lines = wrap_with_hyphens(text, 40)
     assert sum(line.endswith("-") for line in lines) >= 10
     assert list(join_paragraphs(lines, "blank_line")) == [text]
     assert next(join_paragraphs(lines, "blank_line", "keep")).count("-") > text.count("-")

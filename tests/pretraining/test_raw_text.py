@@ -9,17 +9,7 @@ import pytest
 from keras_bert.io.row_errors import BadRowError, BadRows
 from keras_bert.pretraining import paragraphs
 from keras_bert.pretraining.raw_text import CorpusCounts, CorpusFormat, check_encoding, read_documents
-from tests.pretraining.stories import (
-    ALL_SENTENCES,
-    CHINESE,
-    CHINESE_SENTENCES,
-    KOREAN,
-    KOREAN_SENTENCES,
-    LAYOUTS,
-    PARAGRAPHS,
-    spaced,
-    wrapped,
-)
+from tests.pretraining import stories
 
 
 def write(path, text):
@@ -31,35 +21,26 @@ def documents(paths, bad_rows=None, counts=None, **options):
     return [list(document) for document in read_documents(paths, CorpusFormat(**options), bad_rows, counts)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", stories.LAYOUTS)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_line_ends_and_byte_order_marks(tmp_path, layout, line_end, mark):
-    path = write(tmp_path / "story.txt", mark + line_end.join(LAYOUTS[layout]()))
-    assert documents(path) == [ALL_SENTENCES]
+    path = write(tmp_path / "story.txt", mark + line_end.join(stories.LAYOUTS[layout]()))
+    assert documents(path) == [stories.ALL_SENTENCES]
 
 
 def test_byte_order_marks_of_joined_files(tmp_path):
-    story = "\ufeff" + "\r\n".join(spaced())
-    assert documents(write(tmp_path / "stories.txt", story + story)) == [ALL_SENTENCES * 2]
-
-
-def test_gzip_files(tmp_path):
-    text = "\n".join(wrapped()).encode()
-    write(tmp_path / "a.txt", text)
-    write(tmp_path / "b.txt.gz", gzip.compress(text))
-    counts = CorpusCounts()
-    assert documents(f"{tmp_path}/*", counts=counts) == [ALL_SENTENCES] * 2
-    assert counts.bytes_read == sum(path.stat().st_size for path in tmp_path.iterdir())
+    story = "\ufeff" + "\r\n".join(stories.spaced())
+    assert documents(write(tmp_path / "stories.txt", story + story)) == [stories.ALL_SENTENCES * 2]
 
 
 def test_chinese_and_korean(tmp_path):
-    path = write(tmp_path / "zh.txt", "\n".join("　　" + text for text in CHINESE))
-    assert documents(path, language="zh") == [CHINESE_SENTENCES]
-    path = write(tmp_path / "zh.gb.txt", "\n".join(CHINESE).encode("gb18030"))
-    assert documents(path, language="zh", encoding="gb18030") == [CHINESE_SENTENCES]
-    path = write(tmp_path / "ko.txt", "\n".join(wrapped(KOREAN, 30)).encode("euc-kr"))
-    assert documents(path, language="ko", encoding="euc-kr") == [KOREAN_SENTENCES]
+    path = write(tmp_path / "zh.txt", "\n".join("　　" + text for text in stories.CHINESE))
+    assert documents(path, language="zh") == [stories.CHINESE_SENTENCES]
+    path = write(tmp_path / "zh.gb.txt", "\n".join(stories.CHINESE).encode("gb18030"))
+    assert documents(path, language="zh", encoding="gb18030") == [stories.CHINESE_SENTENCES]
+    path = write(tmp_path / "ko.txt", "\n".join(stories.wrapped(stories.KOREAN, 30)).encode("euc-kr"))
+    assert documents(path, language="ko", encoding="euc-kr") == [stories.KOREAN_SENTENCES]
 
 
 def test_files_are_documents_in_alphabetical_order(tmp_path):
@@ -78,11 +59,11 @@ def test_lines_and_blocks_can_be_documents(tmp_path):
 
 
 def test_documents_of_json_lines(tmp_path):
-    texts = ["\r\n".join(wrapped()), " \n", "\n".join(PARAGRAPHS), "One.\u2028Two."]
+    texts = ["\r\n".join(stories.wrapped()), " \n", "\n".join(stories.PARAGRAPHS), "One.\u2028Two."]
     path = tmp_path / "a.jsonl"
     write(path, "\n".join(json.dumps({"body": text, "id": 3}) for text in texts) + "\n\n")
     counts = CorpusCounts()
-    expected = [ALL_SENTENCES, ALL_SENTENCES, ["One.", "Two."]]
+    expected = [stories.ALL_SENTENCES, stories.ALL_SENTENCES, ["One.", "Two."]]
     assert documents(path, file_format="jsonl", text_field="body", counts=counts) == expected
     assert (counts.documents, counts.empty_documents, counts.empty_files) == (3, 1, 0)
     assert counts.bytes_read == path.stat().st_size
@@ -91,14 +72,7 @@ def test_documents_of_json_lines(tmp_path):
 
 
 def test_json_rows_without_text(tmp_path):
-    rows = [
-        '{"text": "One."}',
-        '{"body": "Two."}',
-        '{"text": 3}',
-        '{"text": "\\ud800"}',
-        "no JSON",
-        '{"text": "Five."}',
-    ]
+    rows = ['{"text": "One."}', '{"body": "Two."}', '{"text": 3}', '{"text": "\\ud800"}', "{", '{"text": "Five."}']
     path = write(tmp_path / "a.jsonl", "\n".join(rows))
     with pytest.raises(BadRowError, match=r"a.jsonl, line 2: has no 'text'; its keys are"):
         documents(path, file_format="jsonl")
@@ -108,21 +82,16 @@ def test_json_rows_without_text(tmp_path):
 
 
 def test_everything_read_is_counted(tmp_path):
-    write(tmp_path / "a.txt", "\n".join(wrapped()))
+    write(tmp_path / "a.txt", "\n".join(stories.wrapped()))
     write(tmp_path / "b.txt", "")
     write(tmp_path / "c.txt", "\ufeff \r\n\t\n\u3000\n")
     write(tmp_path / "d.jsonl", "\n \n")
     counts = CorpusCounts()
-    assert documents(f"{tmp_path}/*.txt", counts=counts) == [ALL_SENTENCES]
+    assert documents(f"{tmp_path}/*.txt", counts=counts) == [stories.ALL_SENTENCES]
     assert documents(tmp_path / "d.jsonl", file_format="jsonl", counts=counts) == []
-    assert counts == CorpusCounts(
-        files=4,
-        empty_files=3,
-        documents=1,
-        paragraphs=len(PARAGRAPHS),
-        sentences=len(ALL_SENTENCES),
-        bytes_read=sum(path.stat().st_size for path in tmp_path.glob("*.txt")),
-    )
+    texts = {"paragraphs": len(stories.PARAGRAPHS), "sentences": len(stories.ALL_SENTENCES)}
+    num_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.txt"))
+    assert counts == CorpusCounts(files=4, empty_files=3, documents=1, bytes_read=num_bytes, **texts)
 
 
 def test_invalid_bytes_are_reported_or_counted(tmp_path):
@@ -136,9 +105,6 @@ def test_invalid_bytes_are_reported_or_counted(tmp_path):
     assert documents(path, bad_rows=bad_rows) == [["Über alles.", "Fine.", "The end."]]
     assert bad_rows.count_by_file == {str(path): 1}
     assert documents(path, encoding="latin-1")[0][2] == "A café au lait."
-    write(path, b"Fine.\nA\0B\n")
-    with pytest.raises(BadRowError, match=r"a.txt, line 2: holds a NUL character"):
-        documents(path)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +134,7 @@ def test_encodings_need_single_byte_line_feeds():
             check_encoding(encoding)
 
 
-def test_documents_are_read_lazily(tmp_path, monkeypatch):
+def test_documents_are_read_lazily(tmp_path):
     path = write(tmp_path / "a.txt", "\n\n".join(f"This is sentence {number}." for number in range(100_000)))
     counts = CorpusCounts()
     document = next(read_documents(path, counts=counts))
@@ -186,21 +152,15 @@ def test_the_rest_of_a_document_is_skipped(tmp_path):
 
 
 def test_sentences_stay_in_their_paragraphs(tmp_path):
-    text = "A title without an end\n\nAnd a paragraph without\n\n- one\n- two"
-    path = write(tmp_path / "a.txt", text)
-    assert documents(path) == [["A title without an end", "And a paragraph without", "- one", "- two"]]
+    sentences = ["A title without an end", "And a paragraph without", "- one", "- two"]
+    assert documents(write(tmp_path / "a.txt", "\n\n".join(sentences))) == [sentences]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_but_white_space_is_lost(tmp_path, seed):
     generator = random.Random(seed)
-    characters = [
-        *"aB9.,!?-'\"“”中。かé가ß😀\u0301 \t\u3000\x0b\x0c\x1c\u2028\u2029\x85\xa0\r\n\n",
-        "Mr. ",
-        "\r\n",
-        "the ",
-    ]
-    text = "".join(generator.choices(characters, k=5000))
+    characters = "aB9.,!?-'\"“”中。かé가ß😀\u0301 \t\u3000\x0b\x0c\x1c\u2028\u2029\x85\xa0\r\n\n"
+    text = "".join(generator.choices([*characters, "Mr. ", "\r\n", "the "], k=5000))
     path = write(tmp_path / "a.txt", text)
     for language, end in itertools.product(("en", "zh"), ("auto", "line", "blank_line", "short_line")):
         sentences = documents(path, language=language, paragraph_end=end, hyphens="keep")[0]
@@ -212,7 +172,7 @@ def test_nothing_but_white_space_is_lost(tmp_path, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["line", "blank_line", "short_line"])
 def test_memory_does_not_grow_with_the_file(tmp_path, layout):
-    story = "\n".join([*LAYOUTS[layout](), ""])
+    story = "\n".join([*stories.LAYOUTS[layout](), ""])
     path = write(tmp_path / "a.txt", story * (4_000_000 // len(story)))
     for document in read_documents(path):
         for _ in itertools.islice(document, 1000):

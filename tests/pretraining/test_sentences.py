@@ -5,14 +5,7 @@ import pytest
 
 from keras_bert.pretraining import sentences
 from keras_bert.pretraining.sentences import check_language, split_sentences
-from tests.pretraining.stories import (
-    CHINESE,
-    CHINESE_SENTENCES,
-    KOREAN,
-    KOREAN_SENTENCES,
-    PARAGRAPHS,
-    SENTENCES,
-)
+from tests.pretraining.stories import CHINESE, CHINESE_SENTENCES, KOREAN, KOREAN_SENTENCES, PARAGRAPHS, SENTENCES
 
 
 @pytest.mark.parametrize("paragraph, expected", zip(PARAGRAPHS, SENTENCES, strict=True))

@@ -1,21 +1,11 @@
-"""A corpus is divided into shards at blank lines, without losing a byte; other files are refused."""
-
+import itertools
 import random
 from pathlib import Path
 
 import pytest
-from absl import logging
 
 from keras_bert.pretraining import shards as module
-from keras_bert.pretraining.shards import Shard, check_files, plan_shards, read_lines, read_range
-
-
-@pytest.fixture
-def warnings(monkeypatch):
-    """Logged warnings."""
-    messages = []
-    monkeypatch.setattr(logging, "warning", lambda message, *arguments: messages.append(message % arguments))
-    return messages
+from keras_bert.pretraining.shards import check_files, plan_shards, read_lines, read_range
 
 
 def write(folder, *contents):
@@ -41,26 +31,8 @@ def random_content(generator):
 
 
 def documents_of(lines):
-    found = [[]]
-    for line in lines:
-        if line.strip():
-            found[-1].append(line)
-        else:
-            found.append([])
-    return [document for document in found if document]
-
-
-def check_plan(plan, paths, contents, shard_bytes):
-    assert [shard.number for shard in plan] == list(range(len(plan)))
-    ranges = [byte_range for shard in plan for byte_range in shard.ranges]
-    found = {path: b"" for path in paths}
-    for path, start, end in ranges:
-        assert start == len(found[path]) < end  # each range starts at the end of the one before
-        found[path] += contents[path][start:end]
-    assert found == contents
-    assert all(shard_bytes <= shard.size <= 2 * shard_bytes for shard in plan[:-1])
-    assert 1 <= plan[-1].size <= 2 * shard_bytes
-    return ranges
+    groups = itertools.groupby(lines, key=lambda line: bool(line.strip()))
+    return [list(document) for has_text, document in groups if has_text]
 
 
 def test_every_byte_is_in_one_shard_and_documents_are_whole(tmp_path, warnings, monkeypatch):
@@ -74,7 +46,15 @@ def test_every_byte_is_in_one_shard_and_documents_are_whole(tmp_path, warnings, 
         shard_bytes = generator.choice([64, 300, 2000, 10**6])
         warnings.clear()
         plan = plan_shards(paths, shard_bytes)
-        ranges = check_plan(plan, paths, contents, shard_bytes)
+        assert [shard.number for shard in plan] == list(range(len(plan)))
+        assert all(shard_bytes <= shard.size <= 2 * shard_bytes for shard in plan[:-1])
+        assert 1 <= plan[-1].size <= 2 * shard_bytes
+        ranges = [byte_range for shard in plan for byte_range in shard.ranges]
+        found = {path: b"" for path in paths}
+        for path, start, end in ranges:
+            assert start == len(found[path]) < end  # each range starts at the end of the one before
+            found[path] += contents[path][start:end]
+        assert found == contents
         cut = []
         for path, _, end in ranges:
             before = contents[path][:end]
@@ -98,19 +78,10 @@ def test_the_plan_does_not_depend_on_the_size_of_a_block(tmp_path, monkeypatch):
     assert len(plan_shards(paths, 250)) > len(plans[0]) > 3
 
 
-def test_small_files_share_a_shard(tmp_path):
-    paths = write(tmp_path, *[b"one\ntwo\n"] * 5, b"")
-    plan = plan_shards(paths, 16)
-    assert [len(shard.ranges) for shard in plan] == [2, 2, 1]
-    assert plan[0] == Shard(0, ((paths[0], 0, 8), (paths[1], 0, 8)))
-    assert list(read_lines(plan[0])) == ["one", "two", "", "one", "two", ""]
-
-
 def test_a_long_document_is_cut_after_a_line_with_a_warning(tmp_path, warnings):
     content = b"a line\n" * 100 + b"\nnext\n"
     (path,) = write(tmp_path, content)
     plan = plan_shards([path], 100)
-    check_plan(plan, [path], {path: content}, 100)
     assert len(plan) == 5
     assert all(set(read_lines(shard)) <= {"a line", "next", ""} for shard in plan)
     assert warnings == [
@@ -134,59 +105,38 @@ def test_a_plan_reads_only_a_few_kilobytes_per_shard(tmp_path, monkeypatch):
     assert 0 < sum(read) <= 10 * (1 << 16)
 
 
-# Errors.
+@pytest.mark.parametrize(
+    "names, error, message",
+    [
+        ([], ValueError, "no files are given"),
+        (["empty.txt", "none.txt"], ValueError, "all 2 files of the corpus are empty, such as DIR/empty.txt"),
+        (["missing.txt"], FileNotFoundError, "DIR/missing.txt does not exist or is a folder"),
+        (["."], FileNotFoundError, "DIR/. does not exist or is a folder"),
+        (["a.txt.gz"], ValueError, r"a\.txt\.gz is compressed.*decompress it first"),
+        (["little_endian.txt"], ValueError, "DIR/little_endian.txt is UTF-16; convert it to UTF-8"),
+        (["big_endian.txt"], ValueError, "DIR/big_endian.txt is UTF-16; convert it to UTF-8"),
+        (["a.txt", "a.txt"], ValueError, "is given twice"),
+        (["a.txt", "./a.txt"], ValueError, "is given twice"),
+        (["a.txt", "link.txt"], ValueError, "is given twice"),
+        (["long.txt"], ValueError, "DIR/long.txt: there is no line end within 100 bytes.* after byte 100"),
+    ],
+)
+def test_unusable_files_are_refused(tmp_path, names, error, message):
+    files = {"a.txt": b"text\n", "a.txt.gz": b"text\n", "empty.txt": b"", "none.txt": b""}
+    files["long.txt"] = b"short\n" + b"x" * 1000 + b"\nshort\n"
+    files |= {f"{end}_endian.txt": "\ufeffa text\n".encode(f"utf-16-{end[0]}e") for end in ("little", "big")}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    with pytest.raises(error, match=message.replace("DIR", str(tmp_path))):
+        plan_shards([f"{tmp_path}/{name}" for name in names], 100)
 
 
-def test_no_files_are_refused():
-    with pytest.raises(ValueError, match="no files are given"):
-        plan_shards([])
-
-
-def test_empty_files_are_refused(tmp_path):
-    paths = write(tmp_path, b"", b"")
-    with pytest.raises(ValueError, match=f"all 2 files of the corpus are empty, such as {paths[0]}"):
-        plan_shards(paths)
-
-
-@pytest.mark.parametrize("missing", ["missing.txt", "."])
-def test_missing_files_and_folders_are_refused(tmp_path, missing):
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path}.* does not exist or is a folder"):
-        plan_shards([str(tmp_path / missing)])
-
-
-def test_compressed_files_and_utf_16_are_refused(tmp_path):
-    compressed = tmp_path / "corpus.txt.gz"
-    compressed.write_bytes(b"text\n")
-    with pytest.raises(ValueError, match=r"corpus\.txt\.gz is compressed.*decompress it first"):
-        plan_shards([str(compressed)])
-    for encoding in ("utf-16-le", "utf-16-be"):
-        (path,) = write(tmp_path, "\ufeffa text\n".encode(encoding))
-        with pytest.raises(ValueError, match=f"{path} is UTF-16; convert it to UTF-8"):
-            plan_shards([path])
-
-
-def test_a_file_given_twice_is_refused(tmp_path):
+def test_files_may_be_read_twice_and_shards_have_a_size(tmp_path):
     (path,) = write(tmp_path, b"text\n")
-    link = tmp_path / "link.txt"
-    link.symlink_to(path)
-    for other in (path, f"{tmp_path}/./0.txt", str(link)):
-        with pytest.raises(ValueError, match="is given twice"):
-            plan_shards([path, other])
-    check_files([path, path])  # which is no reason not to read it
-
-
-def test_a_line_longer_than_a_shard_is_refused(tmp_path):
-    (path,) = write(tmp_path, b"short\n" + b"x" * 1000 + b"\nshort\n")
-    with pytest.raises(ValueError, match=f"{path}: there is no line end within 100 bytes.* after byte 100"):
-        plan_shards([path], 100)
-
-
-def test_shard_bytes_must_be_positive(tmp_path):
+    check_files([path, path])
     with pytest.raises(ValueError, match="shard_bytes must be at least 1, got 0"):
-        plan_shards(write(tmp_path, b"text\n"), 0)
-
-
-# Reading.
+        plan_shards([path], 0)
 
 
 def test_invalid_utf_8_is_reported_with_file_and_byte(tmp_path):

@@ -9,14 +9,8 @@ from typing import NamedTuple
 SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]")
 
 CHINESE_RANGES = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
+    *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
@@ -87,18 +81,25 @@ def find_special_tokens(characters):
     return result
 
 
-def split_at_white_space(characters):
-    """Splits into words at white space, with special tokens and Chinese characters as words of their own."""
-    words = [[]]
+def split(characters, is_alone, is_separator=lambda text: False):
+    """Splits into parts at separators, with some characters as parts of their own."""
+    parts = [[]]
     for character in characters:
-        alone = character.special or any(low <= ord(character.text) <= high for low, high in CHINESE_RANGES)
-        if alone:
-            words += [[character], []]
-        elif character.text.isspace():
-            words.append([])
+        if character.special or is_alone(character.text):
+            parts += [[character], []]
+        elif is_separator(character.text):
+            parts.append([])
         else:
-            words[-1].append(character)
-    return [word for word in words if word]
+            parts[-1].append(character)
+    return [part for part in parts if part]
+
+
+def is_chinese(text):
+    return any(low <= ord(text) <= high for low, high in CHINESE_RANGES)
+
+
+def is_punctuation(text):
+    return text in ASCII_PUNCTUATION or unicodedata.category(text).startswith("P")
 
 
 def lower(word):
@@ -115,31 +116,16 @@ def lower(word):
 
 def strip_accents(word):
     """Decomposes a word, sorts its marks in canonical order and removes the non-spacing ones."""
-    decomposed = [
-        character._replace(text=part) for character in word for part in unicodedata.normalize("NFD", character.text)
-    ]
-    ordered, run = [], []
-    for character in decomposed:
-        if unicodedata.combining(character.text) == 0:
-            ordered += [*sorted(run, key=lambda mark: unicodedata.combining(mark.text)), character]
-            run = []
-        else:
-            run.append(character)
-    ordered += sorted(run, key=lambda mark: unicodedata.combining(mark.text))
+    ordered = []
+    for character in word:
+        for part in unicodedata.normalize("NFD", character.text):
+            position, order = len(ordered), unicodedata.combining(part)
+            while order and position and unicodedata.combining(ordered[position - 1].text) > order:
+                position -= 1
+            ordered.insert(position, character._replace(text=part))
     whole = unicodedata.normalize("NFD", "".join(character.text for character in word))
     assert "".join(character.text for character in ordered) == whole
     return [character for character in ordered if unicodedata.category(character.text) != "Mn"]
-
-
-def split_at_punctuation(word):
-    """Splits a word into parts, with each punctuation character a part of its own."""
-    parts = [[]]
-    for character in word:
-        if character.text in ASCII_PUNCTUATION or unicodedata.category(character.text).startswith("P"):
-            parts += [[character], []]
-        else:
-            parts[-1].append(character)
-    return [part for part in parts if part]
 
 
 def wordpieces(word, vocabulary, max_characters_per_word):
@@ -171,7 +157,7 @@ def tokenize(
     if special_tokens_in_text:
         characters = find_special_tokens(characters)
     tokens = []
-    for word in split_at_white_space(characters):
+    for word in split(characters, is_chinese, str.isspace):
         if word[0].special:
             pieces = [(word[0].text, word)]
         else:
@@ -179,7 +165,7 @@ def tokenize(
                 word = lower(word)
             if accents_stripped:
                 word = strip_accents(word)
-            parts = split_at_punctuation(word)
+            parts = split(word, is_punctuation)
             pieces = [piece for part in parts for piece in wordpieces(part, vocabulary, max_characters_per_word)]
         for entry, covered in pieces:
             first = min(character.first for character in covered)
