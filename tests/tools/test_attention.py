@@ -1,11 +1,9 @@
-"""Pages hold the tokens of the tokenizer and the attention weights of the encoder."""
-
 import numpy as np
 import pytest
-from absl import flags
 
 from keras_bert.models.encoder import BertEncoder
 from tests.tolerances import assert_close
+from tests.tools.program_flags import parse_flags
 from tests.tools.test_attention_page import decode_weights, read_data
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
 from tools import attention
@@ -20,15 +18,8 @@ def checkpoint(tmp_path_factory):
     )
 
 
-def make_values(*arguments):
-    values = flags.FlagValues()
-    attention.define_flags(values)
-    values(["attention", *map(str, arguments)])
-    return values
-
-
 def run(*arguments):
-    attention.run(make_values(*arguments))
+    attention.run(parse_flags(attention, *arguments))
 
 
 def compute_scores(encoder, ids):
@@ -61,16 +52,15 @@ def test_selected_layers_of_a_truncated_text():
     assert_close(read.weights, compute_scores(encoder, ids)[[0, 2]], num_terms=100)
 
 
-def test_rejects_texts_without_tokens():
-    for texts, message in ((["\x00 "], r"--text='\\x00 ' has no tokens"), (["a", ""], "--text_b='' has no tokens")):
-        with pytest.raises(ValueError, match=message):
-            compute_attention(toy_encoder(), toy_preprocessor(), texts, [0])
-
-
-def test_rejects_too_many_weights(monkeypatch):
+def test_rejects_texts_without_tokens_and_too_many_weights(monkeypatch):
     monkeypatch.setattr("tools.attention_page.MAX_WEIGHTS", 99)
-    with pytest.raises(ValueError, match="2 layers of 2 heads with 5 tokens are 100 weights"):
-        compute_attention(toy_encoder(), toy_preprocessor(), ["a good film"], [0, 1])
+    for texts, message in (
+        (["\x00 "], r"--text='\\x00 ' has no tokens"),
+        (["a", ""], "--text_b='' has no tokens"),
+        (["a good film"], "2 layers of 2 heads with 5 tokens are 100 weights"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compute_attention(toy_encoder(), toy_preprocessor(), texts, [0, 1])
 
 
 def test_chooses_layers():
@@ -84,9 +74,9 @@ def test_chooses_layers():
 def test_writes_the_page_of_a_checkpoint(checkpoint, tmp_path, capsys):
     output = tmp_path / "new" / "pair.html"
     run(f"--checkpoint={checkpoint}", "--text=a [MASK] film", "--text_b=Good!", f"--output={output}", "--layers=1")
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"1 layer of 2 heads, 8 tokens; written to {output} (0.0")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"1 layer of 2 heads, 8 tokens; written to {output} (0.0")
     data = read_data(output.read_text(encoding="utf-8"))
     assert data["tokens"] == ["[CLS]", "a", "[MASK]", "film", "[SEP]", "good", "[UNK]", "[SEP]"]
     assert (data["title"], data["texts"]) == ("a [MASK] film / Good!", ["a [MASK] film", "Good!"])
@@ -98,23 +88,17 @@ def test_writes_the_page_of_a_checkpoint(checkpoint, tmp_path, capsys):
     assert np.ptp(expected) > 0.1
 
 
-def test_writes_the_page_of_a_preset(tmp_path, capsys):
-    text = "It was unbelievable, and yet he smiled."
-    run("--preset=bert_tiny_novels", f"--text={text}", f"--output={tmp_path / 'page.html'}", "--title=<b> & Co.")
-    data = read_data((tmp_path / "page.html").read_text(encoding="utf-8"))
-    encoder, preprocessor = load_model(None, "bert_tiny_novels")
-    tokens = [token.decode() for token in preprocessor.tokenizer.tokens(text).numpy()]
-    assert data["tokens"] == ["[CLS]", *tokens, "[SEP]"]
-    assert any(token.startswith("##") for token in tokens)
-    weights = decode_weights(data)
-    np.testing.assert_allclose(weights, compute_scores(encoder, preprocessor([text])), rtol=0, atol=ROUNDING_ERROR)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=0, atol=0.01)
-    assert (data["title"], data["layers"], data["heads"]) == ("<b> & Co.", [0, 1], 4)
+def test_rejects_checkpoints_without_a_vocabulary(tmp_path):
+    folder = toy_encoder().save_checkpoint(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"has no vocab\.txt"):
+        load_model(folder, None)
 
 
 def test_truncates_long_texts(tmp_path, capsys):
     arguments = ["--preset=bert_tiny_novels", f"--text={'good ' * 200}", f"--output={tmp_path / 'page.html'}"]
-    run(*arguments, "--max_seq_length=10")
+    run(*arguments, "--max_seq_length=10", "--title=<b> & Co.")
+    data = read_data((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert (data["title"], data["layers"], data["heads"]) == ("<b> & Co.", [0, 1], 4)
     assert "2 layers of 4 heads, 10 tokens; 192 more truncated; written to" in capsys.readouterr().err
     run(*arguments, "--overwrite")
     assert "128 tokens; 74 more truncated" in capsys.readouterr().err
@@ -125,19 +109,6 @@ def test_truncates_long_texts(tmp_path, capsys):
         run(*arguments, "--overwrite", "--max_seq_length=129")
 
 
-def test_rejects_checkpoints_without_a_vocabulary(tmp_path):
-    folder = toy_encoder().save_checkpoint(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"has no vocab\.txt"):
-        load_model(folder, None)
-
-
-def test_checks_the_output_first(tmp_path, checkpoint):
-    (tmp_path / "old.html").write_text("old")
-    arguments = ["--checkpoint=missing", "--text=a"]
-    with pytest.raises(FileExistsError, match=r"old\.html exists; give another name, or --overwrite"):
-        run(*arguments, f"--output={tmp_path / 'old.html'}")
+def test_checks_the_output_first(tmp_path):
     with pytest.raises(ValueError, match=r"page\.png must end in \.html"):
-        run(*arguments, f"--output={tmp_path / 'page.png'}")
-    assert (tmp_path / "old.html").read_text() == "old"
-    run(f"--checkpoint={checkpoint}", "--text=a", f"--output={tmp_path / 'old.html'}", "--overwrite")
-    assert read_data((tmp_path / "old.html").read_text(encoding="utf-8"))["tokens"] == ["[CLS]", "a", "[SEP]"]
+        run("--checkpoint=missing", "--text=a", f"--output={tmp_path / 'page.png'}")

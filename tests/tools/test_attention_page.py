@@ -1,5 +1,3 @@
-"""Attention pages hold the weights, escape hostile text, and work in a browser."""
-
 import base64
 import hashlib
 import html
@@ -19,33 +17,14 @@ from tools.attention_page import ROUNDING_ERROR, Attention, build_page, check_si
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PLAYWRIGHT = Path.home() / ".cache" / "ms-playwright"
 OPTIONS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--window-size=1280,900",
-    "--dump-dom",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"),
+    *("--window-size=1280,900", "--dump-dom"),
 ]
 HOSTILE = [
-    "</script><script>document.title='broken out'</script>",
-    "<!--<script>",
-    "<img src=x onerror=\"document.title='broken out'\">",
-    "\"'`${alert(1)}\\",
-    "$style",
-    "&lt;",
-    "👩‍🚀",
-    "שלום",
-    "\u202egnp.exe",
-    "a\u2028b",
-    "nul\x00",
-    "]]>",
-    "__proto__",
-    "##ing",
+    *("</script><script>document.title='broken out'</script>", "<!--<script>", "$style", "&lt;", "]]>", "__proto__"),
+    *("<img src=x onerror=\"document.title='broken out'\">", "\"'`${alert(1)}\\", "👩‍🚀", "שלום", "\u202egnp.exe"),
+    *("a\u2028b", "nul\x00", "##ing"),
 ]
 # Invisible characters are shown by their code points.
 SHOWN = {"\u202egnp.exe": "U+202Egnp.exe", "a\u2028b": "aU+2028b", "nul\x00": "nulU+0000"}
@@ -149,17 +128,19 @@ def test_rejects_too_many_weights(monkeypatch):
         build_page(random_attention(), "", "", [])
 
 
-def open_page(browser, file, fragment="", folder=None):
-    """Opens a page in a headless browser; returns the document and the lines of its console."""
-    answer = subprocess.run(
-        [browser, *OPTIONS, f"--user-data-dir={folder or file.parent / 'profile'}", f"{file.as_uri()}{fragment}"],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-        timeout=120,
-    )
+def open_file(browser, file, fragment=""):
+    """Opens a file in a headless browser; returns the document and the lines of its console."""
+    command = [browser, *OPTIONS, f"--user-data-dir={file.parent / 'profile'}", f"{file.as_uri()}{fragment}"]
+    answer = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120)
     return answer.stdout, [line for line in answer.stderr.splitlines() if "CONSOLE" in line]
+
+
+def open_page(browser, folder, page, fragment=""):
+    """Opens a page in a headless browser; returns the document."""
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    document, console = open_file(browser, folder / "page.html", fragment)
+    assert console == []
+    return document
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +150,7 @@ def browser(tmp_path_factory):
     probe = tmp_path_factory.mktemp("browser") / "probe.html"
     probe.write_text("<body><script>document.body.append(6 * 7)</script>")
     for program in filter(None, installed):
-        if "42" in open_page(program, probe)[0]:
+        if "42" in open_file(program, probe)[0]:
             return program
     pytest.skip(f"no browser is installed that can open a file (looked for {BROWSERS})")
 
@@ -202,17 +183,14 @@ def read_element(document, name):
 )
 def test_browser_shows_the_selection_in_the_address(browser, tmp_path, fragment, token, choose):
     attention = random_attention(layers=(3, 5))
-    file = tmp_path / "page.html"
-    file.write_text(build_page(attention, "a title", "a subtitle", ["a text"]), encoding="utf-8")
-    document, console = open_page(browser, file, fragment)
-    assert console == []
+    document = open_page(browser, tmp_path, build_page(attention, "a title", "a subtitle", ["a text"]), fragment)
     assert 'data-ready="yes"' in document
     words, weights = zip(*read_tokens(document), strict=True)
     assert list(words) == attention.tokens
     expected = choose(attention.weights)
     np.testing.assert_allclose(weights, expected, rtol=0, atol=ROUNDING_ERROR + 0.0005)
     buttons = re.findall(r'<button [^>]*class="token"[^>]*>', document)
-    assert [place for place, button in enumerate(buttons) if 'aria-pressed="true"' in button] == [token]
+    assert [index for index, button in enumerate(buttons) if 'aria-pressed="true"' in button] == [token]
     assert f"{attention.tokens[token]} (token {token})" in read_element(document, "summary")
     assert document.count("<canvas") == 2 * 4 + 1
     assert (read_element(document, "title"), read_element(document, "subtitle")) == ("a title", "a subtitle")
@@ -222,10 +200,7 @@ def test_browser_shows_the_selection_in_the_address(browser, tmp_path, fragment,
 @pytest.mark.slow
 def test_browser_shows_hostile_text(browser, tmp_path):
     attention = random_attention(len(HOSTILE), tokens=HOSTILE)
-    file = tmp_path / "page.html"
-    file.write_text(build_page(attention, HOSTILE[0], HOSTILE[1], HOSTILE), encoding="utf-8")
-    document, console = open_page(browser, file)
-    assert console == []
+    document = open_page(browser, tmp_path, build_page(attention, HOSTILE[0], HOSTILE[1], HOSTILE))
     shown = [SHOWN.get(token, token) for token in HOSTILE]
     assert [word for word, _ in read_tokens(document)] == shown
     assert strip_tags(re.search(r"<title>.*?</title>", document)[0]) == HOSTILE[0]
@@ -234,38 +209,38 @@ def test_browser_shows_hostile_text(browser, tmp_path):
 
 
 DRIVER = """
-const said = [];
-const say = () => said.push(`${location.hash} ${document.activeElement.dataset.token ?? ""}`.trim());
+const reports = [];
+const report = () => reports.push(`${location.hash} ${document.activeElement.dataset.token ?? ""}`.trim());
 const press = (key) => {
   document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
-  say();
+  report();
 };
 const stops = (selector) => [...document.querySelectorAll(selector)].filter((button) => button.tabIndex === 0);
-say();
+report();
 stops(".token")[0].focus();
 ["ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "ArrowLeft", "ArrowDown", "ArrowUp"].forEach(press);
 stops(".cell")[0].focus();
 ["ArrowRight", "ArrowDown", "ArrowDown", "End", "ArrowRight", "Home", "ArrowUp"].forEach(press);
-document.querySelectorAll(".token")[4].click(); say();
-document.querySelectorAll(".cell")[6].click(); say();
-document.querySelector("input[value=to]").click(); say();
+document.querySelectorAll(".token")[4].click(); report();
+document.querySelectorAll(".cell")[6].click(); report();
+document.querySelector("input[value=to]").click(); report();
 const head = document.querySelector("#head");
-head.value = "maximum"; head.dispatchEvent(new Event("change")); say();
+head.value = "maximum"; head.dispatchEvent(new Event("change")); report();
 const weights = () => [...document.querySelectorAll(".weight")].map((each) => each.textContent).join();
 const before = weights();
 const pointed = document.querySelectorAll(".token")[2];
 pointed.dispatchEvent(new PointerEvent("pointerover", { pointerType: "mouse", bubbles: true }));
-said.push(document.querySelector("#summary").textContent.slice(0, 29), pointed.className, before !== weights());
-document.querySelector("#tokens").dispatchEvent(new PointerEvent("pointerleave")); said.push(before === weights());
+reports.push(document.querySelector("#summary").textContent.slice(0, 29), pointed.className, before !== weights());
+document.querySelector("#tokens").dispatchEvent(new PointerEvent("pointerleave")); reports.push(before === weights());
 document.querySelector("#ordinary").click();
-said.push([...document.querySelectorAll(".token")].map((each) => each.style.getPropertyValue("--shade") > 0).join());
+reports.push([...document.querySelectorAll(".token")].map((each) => each.style.getPropertyValue("--shade") > 0).join());
 const box = document.querySelector("#matrix canvas").getBoundingClientRect();
-const place = { clientX: box.left + box.width * 0.99, clientY: box.top + box.height * 0.5, bubbles: true };
-document.querySelector("#matrix").dispatchEvent(new PointerEvent("pointermove", place));
-said.push(document.querySelector("#place").textContent);
-document.querySelector("#matrix").dispatchEvent(new MouseEvent("click", place)); say();
-said.push([stops(".token").length, stops(".cell").length].join());
-document.body.append(Object.assign(document.createElement("pre"), { id: "said", textContent: said.join("\\n") }));
+const position = { clientX: box.left + box.width * 0.99, clientY: box.top + box.height * 0.5, bubbles: true };
+document.querySelector("#matrix").dispatchEvent(new PointerEvent("pointermove", position));
+reports.push(document.querySelector("#place").textContent);
+document.querySelector("#matrix").dispatchEvent(new MouseEvent("click", position)); report();
+reports.push([stops(".token").length, stops(".cell").length].join());
+document.body.append(Object.assign(document.createElement("pre"), { id: "reports", textContent: reports.join("\\n") }));
 """
 
 
@@ -274,23 +249,20 @@ def test_browser_handles_keys_and_pointer(browser, tmp_path):
     attention = random_attention(layers=(3, 5))
     page = build_page(attention, "", "", [])
     page = re.sub("<meta http-equiv[^>]*>", "", page).replace("</body>", f"<script>{DRIVER}</script></body>")
-    file = tmp_path / "page.html"
-    file.write_text(page, encoding="utf-8")
-    document, console = open_page(browser, file)
-    assert console == []
+    document = open_page(browser, tmp_path, page)
 
     def at(layer, head, token, focus="", direction="from"):
         return f"#layer={layer}&head={head}&token={token}&direction={direction} {focus}".strip()
 
     # Token 5 begins the second text, which is on a line of its own.
-    of_tokens = [at(3, 0, token, token) for token in (2, 6, 6, 5, 0, 0, 5, 0)]
-    of_cells = [at(*cell, 0) for cell in ((3, 1), (5, 1), (5, 1), (5, "maximum"), (5, "maximum"), (5, 0), (3, 0))]
+    tokens = [at(3, 0, token, token) for token in (2, 6, 6, 5, 0, 0, 5, 0)]
+    cells = [at(*cell, 0) for cell in ((3, 1), (5, 1), (5, 1), (5, "maximum"), (5, "maximum"), (5, 0), (3, 0))]
     weight = attention.weights[1].max(axis=0)[3, 6]
-    *said, place, after_matrix, stops = read_element(document, "said").splitlines()
-    assert said == [
+    *reports, hovered, clicked, tab_stops = read_element(document, "reports").splitlines()
+    assert reports == [
         at(3, 0, 1),
-        *of_tokens,
-        *of_cells,
+        *tokens,
+        *cells,
         at(3, 0, 4),
         at(5, "average", 4),
         at(5, "average", 4, direction="to"),
@@ -301,7 +273,7 @@ def test_browser_handles_keys_and_pointer(browser, tmp_path):
         "true",
         "false,true,true,true,true,true,false",
     ]
-    assert place.startswith("word3 (3) attends to [SEP] (6): ")
-    assert float(place.split()[-1].removesuffix("%")) == pytest.approx(100 * weight, abs=0.25)
-    assert after_matrix == at(5, "maximum", 6, direction="to")
-    assert stops == "1,1"
+    assert hovered.startswith("word3 (3) attends to [SEP] (6): ")
+    assert float(hovered.split()[-1].removesuffix("%")) == pytest.approx(100 * weight, abs=0.25)
+    assert clicked == at(5, "maximum", 6, direction="to")
+    assert tab_stops == "1,1"

@@ -1,5 +1,3 @@
-"""The program makes shards of instances, resumes after interruptions, shows instances, and refuses invalid flags."""
-
 import collections
 import contextlib
 import json
@@ -17,15 +15,8 @@ import pytest
 from absl import app, flags
 
 from keras_bert.pretraining import streaming
-from tests.pretraining.corpora import (
-    VOCABULARY,
-    contents,
-    features,
-    records,
-    sidecars,
-    write_corpus,
-    write_vocabulary,
-)
+from tests.pretraining.corpora import VOCABULARY, contents, features, records, sidecars, write_corpus, write_vocabulary
+from tests.tools.program_flags import parse_flags
 from tools import create_pretraining_data
 
 ROOT = Path(__file__).parents[2]
@@ -40,15 +31,8 @@ def corpus(tmp_path_factory):
     return {"input_file": folder / "corpus" / "*.txt", "vocab_file": write_vocabulary(folder / "vocab.txt")}
 
 
-def arguments(**options):
-    return [f"--{name}={value}" for name, value in options.items()]
-
-
 def values_of(**options):
-    values = flags.FlagValues()
-    create_pretraining_data.define_flags(values)
-    values(["create_pretraining_data", *arguments(**options)])
-    return values
+    return parse_flags(create_pretraining_data, **options)
 
 
 def run(**options):
@@ -64,20 +48,30 @@ def run_main(monkeypatch, *argv, **options):
         signal.signal(signal.SIGTERM, before)
 
 
-def start(process=None, **options):
-    """Starts the program; `process` are further arguments of `Popen`."""
-    command = [sys.executable, "-m", "tools.create_pretraining_data", *arguments(**options)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=ROOT, **pipes, **(process or {}))
+@pytest.fixture
+def program(tmp_path, corpus):
+    """The options of a run with two workers, and its process, which has finished its first file."""
+    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2}
+    options["output_dir"] = out = tmp_path / "out"
+    out.mkdir()
+    command = [sys.executable, "-m", "tools.create_pretraining_data"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    # A shell that runs tests in the background lets them ignore interrupts, and programs inherit that. Not a
+    # `preexec_fn`: with one Python forks this process, and gRPC's threads, if another test started some, end the copy.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, text=True, **pipes)
+    signal.signal(signal.SIGINT, before)
+    while not sidecars(out):
+        assert process.poll() is None, process.communicate()[1][-2000:]
+        time.sleep(0.01)
+    return options, process
 
 
 def write_file(folder, text):
     path = folder / "text.txt"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-# Flags.
 
 
 @pytest.mark.parametrize(
@@ -108,13 +102,8 @@ def test_invalid_flags_are_refused(options, message):
 
 
 def test_invalid_settings_are_refused_before_anything_is_read(tmp_path):
-    for options, message in [
-        ({"masked_lm_prob": 0}, "masking_rate must be above 0 and at most 1, got 0.0"),
-        ({"random_token_rate": 0.3}, "sum at most 1, got 0.8 and 0.3"),
-        ({"next_sentence": "none", "fill_to_length": False}, "fill_to_length=False"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            run(input_file="missing", vocab_file="missing", output_dir=tmp_path / "out", **options)
+    with pytest.raises(ValueError, match=r"sum at most 1, got 0\.8 and 0\.3"):
+        run(input_file="missing", vocab_file="missing", output_dir=tmp_path / "out", random_token_rate=0.3)
     assert contents(tmp_path) == {}
 
 
@@ -128,13 +117,12 @@ def test_errors_are_printed_in_one_line(tmp_path, corpus, monkeypatch):
         run_main(monkeypatch, **{**corpus, "input_file": tmp_path / "missing.txt"}, output_dir=tmp_path / "out")
     with pytest.raises(SystemExit, match=r"^tools.create_pretraining_data: [^\n]*[Nn]ot a directory"):
         run_main(monkeypatch, **corpus, output_dir=write_file(tmp_path, "a file") / "out")
+    with pytest.raises(SystemExit, match=r"^tools.create_pretraining_data: [^\n]*text\.txt exists; delete it"):
+        run_main(monkeypatch, **{**exact, "output_file": tmp_path / "text.txt"})
     monkeypatch.setattr(create_pretraining_data, "run", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit, match="interrupted; re-run the same command to resume"):
         run_main(monkeypatch, **corpus, output_dir="out")
-    assert set(contents(tmp_path)) == {"text.txt"}
-
-
-# Streaming.
+    assert contents(tmp_path) == {"text.txt": b"a file"}
 
 
 def test_shards_are_written_and_reported(tmp_path, corpus, capsys):
@@ -203,44 +191,26 @@ def test_each_flag_is_used(tmp_path, corpus, monkeypatch, flag, value, name, set
     assert {each for each in plain if plain[each] != changed[each]} <= {name, "strip_accents"}
 
 
-def test_a_folder_of_another_run_is_refused(tmp_path, corpus):
-    out = tmp_path / "out"
-    run(**corpus, output_dir=out)
-    before = contents(out)
-    with pytest.raises(FileExistsError, match="seed was 12345 and is 3"):
-        run(**corpus, output_dir=out, random_seed=3)
-    with pytest.raises(FileExistsError, match="belongs to another run: this one has 1 shards in 3 copies"):
-        run(**corpus, output_dir=out, dupe_factor=3)
-    with pytest.raises(FileExistsError, match="belongs to another run"):
-        run(**corpus, output_dir=out, shard_megabytes=0.004)
-    assert contents(out) == before
-
-
 @pytest.mark.slow
-def test_a_killed_program_leaves_no_partial_file_and_no_process(tmp_path, corpus):
-    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2}
-    run(**{**options, "num_workers": 1, "output_dir": tmp_path / "whole"})
-    out = tmp_path / "out"
-    out.mkdir()
-    program = start(**options, output_dir=out)
-    while not sidecars(out):
-        assert program.poll() is None, program.communicate()[1][-2000:]
-        time.sleep(0.01)
-    processes = descendants(program.pid)
-    program.send_signal(signal.SIGKILL)
-    program.communicate(timeout=60)  # waits for all processes that have its standard error
+def test_a_killed_program_leaves_no_partial_file_and_no_process(tmp_path, program):
+    options, process = program
+    out, whole = options["output_dir"], tmp_path / "whole"
+    processes = descendants(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)  # waits for all processes that have its standard error
     deadline = time.monotonic() + 20
     while any(map(is_running, processes)):  # one may have closed its files, but still be running
         assert time.monotonic() < deadline, f"some of {processes} are still running"
         time.sleep(0.1)
     assert len(processes) >= 3
-    assert 1 <= len(sidecars(out)) < len(sidecars(tmp_path / "whole"))
+    run(**{**options, "num_workers": 1, "output_dir": whole})
+    assert 1 <= len(sidecars(out)) < len(sidecars(whole))
     for path in out.glob("*.tfrecord"):
-        assert records(path) == records(tmp_path / "whole" / path.name)
+        assert records(path) == records(whole / path.name)
     # A partial file, as if a process had been killed while it wrote one.
     (out / ".pretraining-00009-of-00015.tfrecord.unfinished-1").write_bytes(b"half")
-    run(**{**options, "num_workers": 1, "output_dir": out})
-    assert contents(out) == contents(tmp_path / "whole")
+    run(**{**options, "num_workers": 1})
+    assert contents(out) == contents(whole)
 
 
 def descendants(process):
@@ -257,27 +227,17 @@ def is_running(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_program_finishes_its_current_shards(tmp_path, corpus, signal_):
-    options = {**SMALL, **corpus, "shard_megabytes": 0.001, "dupe_factor": 10, "num_workers": 2}
-    out = tmp_path / "out"
-    out.mkdir()
-    # A shell that runs tests in the background lets them ignore interrupts, and programs inherit that. Not a
-    # `preexec_fn`: with one Python forks this process, and gRPC's threads, if another test started some, end the copy.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    program = start({"start_new_session": True}, **options, output_dir=out)
-    signal.signal(signal.SIGINT, before)
-    while not sidecars(out):
-        assert program.poll() is None, program.communicate()[1][-2000:]
-        time.sleep(0.01)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_program_finishes_its_current_shards(program, number):
+    options, process = program
     # A terminal also interrupts the workers; SIGTERM goes to the program only.
-    (os.killpg if signal_ == signal.SIGINT else os.kill)(program.pid, signal_)
-    _, errors = program.communicate(timeout=60)
-    assert program.returncode == 1
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
     expected = "tools.create_pretraining_data: interrupted; re-run the same command to resume"
     assert errors.splitlines()[-1] == expected, errors[-3000:]
     assert "Traceback" not in errors
-    assert not [name for name in contents(out) if name.startswith(".")]
+    assert not [name for name in contents(options["output_dir"]) if name.startswith(".")]
 
 
 def test_unprepared_text_and_a_foreign_vocabulary_are_reported(tmp_path, corpus, capsys):
@@ -289,9 +249,6 @@ def test_unprepared_text_and_a_foreign_vocabulary_are_reported(tmp_path, corpus,
     run(**corpus, output_dir=tmp_path / "sound")
     answer = capsys.readouterr().out
     assert "prepared" not in answer and "[UNK]" not in answer
-
-
-# Exact.
 
 
 def test_exact_files(tmp_path, corpus, capsys):
@@ -310,30 +267,13 @@ def test_exact_files(tmp_path, corpus, capsys):
 
 
 def test_golden_instances(shared, tmp_path):
-    folder = shared / "golden" / "pretraining_data"
-    run(
-        input_file=folder / "sample_text.txt",
-        vocab_file=shared / "data" / "vocab" / "bert-base-uncased-vocab.txt",
-        exact=True,
-        output_file=tmp_path / "records",
-        max_seq_length=64,
-        max_predictions_per_seq=10,
-        dupe_factor=5,
-    )
+    folder, vocabulary = shared / "golden" / "pretraining_data", shared / "data/vocab/bert-base-uncased-vocab.txt"
+    options = {"input_file": folder / "sample_text.txt", "vocab_file": vocabulary, "output_file": tmp_path / "records"}
+    run(exact=True, max_seq_length=64, max_predictions_per_seq=10, dupe_factor=5, **options)
     expected = np.load(folder / "sample_text.len64_wordpiece.features.npz")
     found = [features(record) for record in records(tmp_path / "records")]
     for name in expected.files:
         np.testing.assert_array_equal([each[name] for each in found], expected[name])
-
-
-def test_exact_refuses_an_existing_output_before_it_reads(tmp_path, corpus):
-    path = write_file(tmp_path, "precious")
-    with pytest.raises(FileExistsError, match=r"text\.txt exists; delete it, or give another name"):
-        run(**corpus, exact=True, output_file=path)
-    assert contents(tmp_path) == {"text.txt": b"precious"}
-
-
-# Showing instances.
 
 
 @pytest.fixture(scope="module", params=["nsp", "sop", "none"])
@@ -353,25 +293,22 @@ def test_averages_equal_those_of_all_records(made, corpus, capsys):
     folder, task = made
     found = [features(record) for path in sorted(folder.glob("*.tfrecord")) for record in records(path)]
     lines = show(capsys, corpus, 0, output_dir=folder)
-    assert lines[0] == f"{len(found)} instances in {len(sidecars(folder)):,} files, such as " + str(
-        min(folder.glob("*.tfrecord"))
-    )
+    first = min(folder.glob("*.tfrecord"))
+    assert lines[0] == f"{len(found)} instances in {len(sidecars(folder)):,} files, such as {first}"
     assert f"next_sentence={task}" in "".join(lines)
     mean_length = statistics.mean(sum(each["input_mask"]) for each in found)
     assert f"  tokens         {mean_length:.1f} of 24 ({1 - mean_length / 24:.1%} padding)" in lines
     kinds = collections.Counter()
     for each in found:
-        for position, label, weight in zip(
-            each["masked_lm_positions"], each["masked_lm_ids"], each["masked_lm_weights"], strict=True
-        ):
+        names = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+        for position, label, weight in zip(*(each[name] for name in names), strict=True):
             now = each["input_ids"][position]
             kinds["kept" if now == label else VOCABULARY[now] if now == 4 else "random"] += bool(weight)
     total = kinds.total()
     rate = total / (mean_length * len(found))
     assert f"  masked tokens  {total / len(found):.1f} ({rate:.1%} of all tokens)" in lines
     fractions = [f"{kinds[kind] / total:.1%}" for kind in ("[MASK]", "random", "kept")]
-    expected = "  replaced by    [MASK] {}, another token {}, unchanged {}".format(*fractions)
-    assert expected in lines
+    assert "  replaced by    [MASK] {}, another token {}, unchanged {}".format(*fractions) in lines
     positive = statistics.mean(each["next_sentence_labels"][0] for each in found)
     labels = {
         "nsp": f"  next sentence  actual {1 - positive:.1%}, random {positive:.1%}",
@@ -418,50 +355,19 @@ def test_instances_that_cannot_be_shown(made, corpus, tmp_path):
         run(vocab_file=corpus["vocab_file"], output_dir=tmp_path, show=1)
 
 
-# Text.
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_empty_text_is_refused(tmp_path, corpus, exact):
-    output = {"exact": True, "output_file": tmp_path / "out"} if exact else {"output_dir": tmp_path / "out"}
-    for text, error in [("", "are empty|no text found"), (" \n\n\t\n", "no instances were made|no text found")]:
-        with pytest.raises(ValueError, match=error):
-            run(**{**corpus, "input_file": write_file(tmp_path, text)}, **output)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_documents_of_one_sentence_are_used_and_counted(tmp_path, corpus, capsys, exact):
-    output = {"exact": True, "output_file": tmp_path / "out"} if exact else {"output_dir": tmp_path / "out"}
+@pytest.mark.parametrize("output", [{"output_dir": "out"}, {"exact": True, "output_file": "out"}])
+def test_documents_of_one_sentence_are_used_and_counted(tmp_path, monkeypatch, corpus, capsys, output):
+    monkeypatch.chdir(tmp_path)
     run(**{**corpus, "input_file": write_file(tmp_path, "river stone\n\nnight\n\nlight walked\n")}, **output)
     answer = capsys.readouterr().out
     assert "6 instances of 3 documents with 5 tokens" in answer
     assert "3 documents have only one sentence, without a next one" in answer
 
 
-def test_hostile_text(tmp_path, corpus):
-    text = "\ufeff\x00river\x07 [MASK]\n" + "x" * 5000 + "\n\u202eevil\ud7ff \U0010ffff\n[SEP] [CLS]\r\n\u2028\n\nriver"
-    out = tmp_path / "out"
-    run(**{**corpus, "input_file": write_file(tmp_path, text)}, output_dir=out, masked_lm_prob=0.01, max_seq_length=64,
-        mask_token_rate=0, random_token_rate=0)  # fmt: skip
-    rows = [features(record)["input_ids"] for path in out.glob("*.tfrecord") for record in records(path)]
-    assert rows
-    for row in rows:
-        length = sum(token > 0 for token in row)
-        assert row.count(2) == 1 and row[0] == 2
-        assert row.count(3) == 2 and row[length - 1] == 3
-        assert not row.count(4)
-    assert {token for row in rows for token in row} == {0, 1, 2, 3, 5}
-
-
 def test_invalid_inputs_are_refused(tmp_path, corpus):
-    out = tmp_path / "out"
-    (tmp_path / "b.txt").write_text("night\n")
-    with pytest.raises(ValueError, match="is given twice"):
-        run(**{**corpus, "input_file": f"{tmp_path}/b.txt,{tmp_path}/b*"}, output_dir=out)
-    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
-        run(**{**corpus, "input_file": tmp_path}, output_dir=out)
+    options = {**corpus, "output_dir": tmp_path / "out"}
     with pytest.raises(ValueError, match="no instances were made"):  # pairs in order need two sentences
-        run(**{**corpus, "input_file": tmp_path / "b.txt"}, output_dir=out, next_sentence="sop")
-    without_mask = write_vocabulary(tmp_path / "vocab.txt", [entry for entry in VOCABULARY if entry != "[MASK]"])
+        run(**{**options, "input_file": write_file(tmp_path, "night\n")}, next_sentence="sop")
+    options["vocab_file"] = write_vocabulary(tmp_path / "vocab.txt", [each for each in VOCABULARY if each != "[MASK]"])
     with pytest.raises(ValueError, match=r"vocab.txt has no \[MASK\], which masked words need; add it"):
-        run(input_file=corpus["input_file"], output_dir=out, vocab_file=without_mask)
+        run(**options)

@@ -1,6 +1,3 @@
-"""The service as a program: its address, its data, refused flags, and its end."""
-
-import os
 import signal
 import socket
 import subprocess
@@ -21,33 +18,21 @@ ROOT = Path(__file__).parents[2]
 
 
 def start(*flags):
-    return ForkedProgram(
-        [sys.executable, "-m", "tools.data_service", *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-m", "tools.data_service", *flags]
+    return ForkedProgram(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def answer_of(*flags):
+def run_to_end(*flags):
     process = start(*flags)
     out, err = process.communicate(timeout=SECONDS)
     return process.returncode, out, err
 
 
-def end(process, number):
+def stop(process, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, err[-2000:]
     return out
-
-
-def numbers_from(address, job):
-    dataset = tf.data.Dataset.range(40).apply(
-        tf.data.experimental.service.distribute("distributed_epoch", address, job)
-    )
-    return sorted(dataset.as_numpy_iterator())
 
 
 def interfaces_of_listening_sockets():
@@ -78,18 +63,19 @@ def test_a_dispatcher_and_its_workers_in_separate_processes():
     assert address.startswith("grpc://localhost:")
     workers = start(f"--dispatcher={address}", "--workers=2", "--host=127.0.0.1", "--tensorflow_text")
     assert workers.stdout.readline().strip() == address
-    assert numbers_from(address, "apart") == list(range(40))
-    code, _, err = answer_of(f"--port={address.rpartition(':')[2]}")
+    distribute = tf.data.experimental.service.distribute("distributed_epoch", address, "numbers")
+    assert sorted(tf.data.Dataset.range(40).apply(distribute).as_numpy_iterator()) == list(range(40))
+    code, _, err = run_to_end(f"--port={address.rpartition(':')[2]}")
     assert code == 1
     assert "cannot be used: Address already in use" in err
-    end(workers, signal.SIGINT)
-    assert end(dispatcher, signal.SIGTERM) == ""
+    stop(workers, signal.SIGINT)
+    assert stop(dispatcher, signal.SIGTERM) == ""
 
 
 @pytest.mark.slow
 def test_refuses_a_dispatcher_that_does_not_answer():
     (address,) = free_addresses(1)
-    code, out, err = answer_of(f"--dispatcher=grpc://{address}")
+    code, out, err = run_to_end(f"--dispatcher=grpc://{address}")
     assert (code, out) == (1, "")
     assert f"{address} does not answer" in err
 
@@ -109,14 +95,6 @@ def test_refuses_a_dispatcher_that_does_not_answer():
     ],
 )
 def test_refuses_invalid_flags(flags, message):
-    code, out, err = answer_of(*flags)
+    code, out, err = run_to_end(*flags)
     assert code == 1
     assert message in out + err
-
-
-def test_help_does_not_import_tensorflow():
-    started = os.times()
-    subprocess.run([sys.executable, "-m", "tools.data_service", "--help"], cwd=ROOT, capture_output=True, check=False)
-    ended = os.times()
-    seconds = ended.children_user + ended.children_system - started.children_user - started.children_system
-    assert seconds < 1  # of the processor: a busy machine does not matter

@@ -1,17 +1,13 @@
-"""Extracted features match the model's own, in the original's file format and in order."""
-
 import json
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-from absl import flags
 
 from keras_bert.io.row_errors import BadRowError
 from keras_bert.models.feature_extractor import BertFeatureExtractor
-from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.vocabulary import load_vocabulary
 from tests.tolerances import assert_close
+from tests.tools.program_flags import parse_flags
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 from tools import extract_features
 
@@ -34,15 +30,8 @@ def source(tmp_path):
     return path
 
 
-def values_of(*arguments, **options):
-    values = flags.FlagValues()
-    extract_features.define_flags(values)
-    values(["extract_features", *arguments, *(f"--{name}={value}" for name, value in options.items())])
-    return values
-
-
 def run(*arguments, **options):
-    extract_features.run(values_of(*arguments, **{"max_seq_length": 16, **options}))
+    extract_features.run(parse_flags(extract_features, *arguments, **{"max_seq_length": 16, **options}))
 
 
 def read_json(path):
@@ -54,91 +43,54 @@ def read_parquet(path):
     return {name: table[name].to_pylist() for name in table.column_names}
 
 
-def original(checkpoint, layers):
-    """The objects that the original writes for the texts, computed one by one."""
+def original_rows(checkpoint, layers):
+    """Returns what the original writes for the texts, computed one by one: (linex_index, token, layer, values)."""
     extractor = BertFeatureExtractor.from_checkpoint(checkpoint, sequence_length=16)
     vocabulary = extractor.preprocessor.tokenizer.vocabulary
-    objects = []
+    rows = []
     for number, (a, b) in enumerate(zip(TEXTS, PAIRS, strict=True)):
         ids = extractor.preprocessor(([a], [b]) if b else [a])
         hidden_states = extractor.encoder(ids, return_hidden_states=True)["hidden_states"][1:]
-        states = [np.array(hidden_states[layer])[0] for layer in layers]
-        features = [
-            {
-                "token": vocabulary[i],
-                "layers": [
-                    {"index": layer, "values": [round(float(x), 6) for x in state[place]]}
-                    for layer, state in zip(layers, states, strict=True)
-                ],
-            }
-            for place, i in enumerate(ids["token_ids"].numpy()[0])
-        ]
-        objects.append({"linex_index": number, "features": features})
-    return objects
-
-
-def without_values(objects):
-    """The objects as JSON, with the number of values in place of the values."""
-
-    def shortened(part):
-        return {**part, "values": len(part["values"])} if "values" in part else part
-
-    return json.dumps(json.loads(json.dumps(objects), object_hook=shortened))
-
-
-def values_in(objects):
-    return [layer["values"] for row in objects for token in row["features"] for layer in token["layers"]]
+        for position, token_id in enumerate(ids["token_ids"].numpy()[0]):
+            token = vocabulary[token_id]
+            rows += [(number, token, layer, np.array(hidden_states[layer])[0, position]) for layer in layers]
+    return rows
 
 
 def test_json_lines_match_the_original(checkpoint, source, tmp_path, capsys):
     run(checkpoint=checkpoint, input=source, output=tmp_path / "out.jsonl", batch_size=2)
-    found, expected = read_json(tmp_path / "out.jsonl"), original(checkpoint, [-1, -2, -3, -4])
-    assert without_values(found) == without_values(expected)
-    np.testing.assert_allclose(values_in(found), values_in(expected), atol=1e-5)
-    assert all(value == round(value, 6) for values in values_in(found) for value in values)
-    assert [len(row["features"]) for row in found] == [8, 2, 10, 11, 2]
+    objects = read_json(tmp_path / "out.jsonl")
+    found = [
+        (row["linex_index"], token["token"], layer["index"], layer["values"])
+        for row in objects
+        for token in row["features"]
+        for layer in token["layers"]
+    ]
+    expected = original_rows(checkpoint, [-1, -2, -3, -4])
+    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    values = np.array([row[3] for row in found])
+    np.testing.assert_allclose(values, [row[3] for row in expected], atol=1e-5)
+    np.testing.assert_array_equal(values, values.round(6))
+    assert [len(row["features"]) for row in objects] == [8, 2, 10, 11, 2]
     assert capsys.readouterr().err == f"features of 5 texts written to {tmp_path / 'out.jsonl'}\n"
-
-
-def test_tokens_match_the_goldens(shared, tmp_path):
-    vocabulary = load_vocabulary(shared / "data" / "vocab" / "bert-base-uncased-vocab.txt")
-    encoder = toy_encoder(vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=1, max_position_embeddings=128)
-    checkpoint = encoder.save_checkpoint(tmp_path / "model", BertTokenizer(vocabulary, lower_case=True))
-    golden = shared / "golden" / "tokenizer" / "pair_packing_uncased.jsonl"
-    rows = [json.loads(line) for line in golden.read_bytes().split(b"\n") if line]
-    for length in (8, 16, 48, 128):
-        # A line cannot hold a pair whose first text is empty.
-        rows_of_length = [row for row in rows if row["max_seq_length"] == length and row["text_a"].strip()]
-        texts = [f"{row['text_a']} ||| {row['text_b']}" if row["text_b"] else row["text_a"] for row in rows_of_length]
-        (tmp_path / "in.txt").write_text("\n".join(texts))
-        output = tmp_path / f"{length}.jsonl"
-        run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=output, layers="-1", max_seq_length=length)
-        expected = [[vocabulary[i] for i in row["input_ids"][: sum(row["input_mask"])]] for row in rows_of_length]
-        assert [[token["token"] for token in row["features"]] for row in read_json(output)] == expected
-        assert len(expected) > 20
 
 
 def test_parquet_matches_json_lines(checkpoint, source, tmp_path):
     for name in ("out.jsonl", "out.parquet"):
-        run(checkpoint=checkpoint, input=source, output=tmp_path / name, layers="-1,0")
+        (tmp_path / name).write_text("before")
+        run("--overwrite", checkpoint=checkpoint, input=source, output=tmp_path / name, layers="-1,0")
     objects, table = read_json(tmp_path / "out.jsonl"), read_parquet(tmp_path / "out.parquet")
-    tokens = [(row["linex_index"] + 1, place, token) for row in objects for place, token in enumerate(row["features"])]
+    tokens = [(row["linex_index"] + 1, i, token) for row in objects for i, token in enumerate(row["features"])]
     assert list(table) == ["line", "position", "token", "layer_-1", "layer_0"]
     assert table["line"] == [line for line, _, _ in tokens]
-    assert table["position"] == [place for _, place, _ in tokens]
+    assert table["position"] == [position for _, position, _ in tokens]
     assert table["token"] == [token["token"] for _, _, token in tokens]
-    for place, name in enumerate(("layer_-1", "layer_0")):
-        expected = [token["layers"][place]["values"] for _, _, token in tokens]
+    for index, name in enumerate(("layer_-1", "layer_0")):
+        expected = [token["layers"][index]["values"] for _, _, token in tokens]
         np.testing.assert_allclose(table[name], expected, atol=1e-6)
     settings = json.loads(pyarrow.parquet.read_schema(tmp_path / "out.parquet").metadata[b"keras_bert"])
-    assert settings == {
-        "model": str(checkpoint),
-        "layers": [-1, 0],
-        "unit": "wordpieces",
-        "combine": "stack",
-        "max_seq_length": 16,
-        "dtype": "float32",
-    }
+    expected = {"model": str(checkpoint), "layers": [-1, 0], "unit": "wordpieces", "combine": "stack"}
+    assert settings == {**expected, "max_seq_length": 16, "dtype": "float32"}
 
 
 def test_words(checkpoint, source, tmp_path):
@@ -208,51 +160,21 @@ def test_counts_truncated_texts(checkpoint, tmp_path, capsys, unit, numbers):
 
 def test_bad_rows_are_errors_or_skipped(checkpoint, tmp_path, capsys):
     (tmp_path / "in.txt").write_bytes(b"good\n\xc3(\nbad\n")
+    options = {"checkpoint": checkpoint, "input": tmp_path / "in.txt", "output": tmp_path / "out.jsonl"}
     with pytest.raises(BadRowError, match=r"in\.txt, line 2: is not UTF-8: byte 1"):
-        run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl")
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-    run("--skip_bad_rows", checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / "out.jsonl")
+        run(**options)
+    run("--skip_bad_rows", **options)
     assert [row["linex_index"] for row in read_json(tmp_path / "out.jsonl")] == [0, 2]
     assert capsys.readouterr().err.endswith("; 1 bad row skipped\n")
-
-
-def test_rejects_files_without_rows(checkpoint, tmp_path):
-    (tmp_path / "in.txt").touch()
-    for name in ("out.jsonl", "out.parquet"):
-        with pytest.raises(ValueError, match=r"in\.txt has no rows"):
-            run(checkpoint=checkpoint, input=tmp_path / "in.txt", output=tmp_path / name)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-
-
-def test_does_not_overwrite_outputs(checkpoint, source, tmp_path):
-    for name in ("out.jsonl", "out.parquet"):
-        (tmp_path / name).write_text("before")
-        with pytest.raises(FileExistsError, match=r"exists; give another name, or --overwrite"):
-            run(checkpoint=checkpoint, input=source, output=tmp_path / name)
-        assert (tmp_path / name).read_text() == "before"
-        run("--overwrite", checkpoint=checkpoint, input=source, output=tmp_path / name, unit="text")
-        assert (tmp_path / name).read_bytes() != b"before"
-    with pytest.raises(ValueError, match="are the same file"):
-        run("--overwrite", checkpoint=checkpoint, input=source, output=source, format="jsonl")
-    with pytest.raises(ValueError, match="is a folder"):
-        run(checkpoint=checkpoint, input=source, output=tmp_path)
-    assert source.read_text() == "\n".join(LINES) + "\n"
-
-
-@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
-def test_interrupt_leaves_no_file(checkpoint, source, tmp_path, name, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(BertFeatureExtractor, "extract", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(checkpoint=checkpoint, input=source, output=tmp_path / name)
-    assert list(tmp_path.iterdir()) == [source]
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
+        ({"input": "empty.txt"}, r"empty\.txt has no rows"),
+        ({"input": "empty.txt", "output": "out.parquet"}, r"empty\.txt has no rows"),
+        ({"output": "in.txt", "format": "jsonl"}, "are the same file"),
+        ({"output": "."}, "is a folder"),
         ({"input": "nowhere.txt"}, r"--input=nowhere\.txt does not exist"),
         ({"output": "out.npy"}, r"cannot tell the format of out\.npy .* give --format"),
         ({"output": "out.parquet.gz"}, r"leave out \.gz"),
@@ -270,6 +192,8 @@ def test_interrupt_leaves_no_file(checkpoint, source, tmp_path, name, monkeypatc
 )
 def test_rejects_invalid_options(checkpoint, source, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").touch()
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         run(**{"checkpoint": checkpoint, "input": source, "output": "out.jsonl", **options})
-    assert list(tmp_path.iterdir()) == [source]
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
+    assert source.read_text() == "\n".join(LINES) + "\n"

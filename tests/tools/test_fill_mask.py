@@ -1,9 +1,8 @@
-"""The program prints predictions for each mask, and refuses models without the head."""
-
 import pytest
 from absl import app, flags, logging
 
 from keras_bert.models.pretrainer import BertPretrainer
+from tests.tools.program_flags import parse_flags
 from tests.toys import toy_encoder, toy_preprocessor
 from tools import fill_mask
 
@@ -14,16 +13,9 @@ def checkpoint(tmp_path_factory):
     return pretrainer.save_checkpoint(tmp_path_factory.mktemp("fill") / "model", toy_preprocessor().tokenizer)
 
 
-def values_of(*arguments):
-    values = flags.FlagValues()
-    fill_mask.define_flags(values)
-    values(["fill_mask", *arguments])
-    return values
-
-
 def test_words_and_probabilities(checkpoint, capsys):
     texts = ["a [MASK] film", "[MASK] [MASK]", "good"]
-    fill_mask.run(values_of(f"--checkpoint={checkpoint}", "--top=3"), texts)
+    fill_mask.run(parse_flags(fill_mask, f"--checkpoint={checkpoint}", "--top=3"), texts)
     lines = capsys.readouterr().out.splitlines()
     expected = BertPretrainer.from_checkpoint(checkpoint).fill_masks(texts, 3)
     assert lines[0] == "a [MASK] film"
@@ -37,18 +29,18 @@ def test_words_and_probabilities(checkpoint, capsys):
 def test_a_model_without_the_head_is_refused(tmp_path):
     folder = toy_encoder().save_checkpoint(tmp_path / "encoder", toy_preprocessor().tokenizer)
     with pytest.raises(ValueError, match=r"encoder has no masked-LM head; give a pre-trained model"):
-        fill_mask.run(values_of(f"--checkpoint={folder}"), ["[MASK]"])
+        fill_mask.run(parse_flags(fill_mask, f"--checkpoint={folder}"), ["[MASK]"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--checkpoint=a", "--preset=b"], ["--checkpoint=a", "--top=0"]])
 def test_invalid_flags_are_refused(arguments):
     with pytest.raises(flags.IllegalFlagValueError):
-        values_of(*arguments)
+        parse_flags(fill_mask, *arguments)
 
 
 def test_the_program(checkpoint, tmp_path, monkeypatch, capsys):
     verbosity = logging.get_verbosity()
-    values = values_of(f"--checkpoint={tmp_path / 'missing'}")
+    values = parse_flags(fill_mask, f"--checkpoint={tmp_path / 'missing'}")
     flags.DEFINE_integer("verbosity", -1, "", flag_values=values)
     monkeypatch.setattr(flags, "FLAGS", values)
     with pytest.raises(app.UsageError, match="no texts given"):

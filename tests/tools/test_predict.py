@@ -1,5 +1,3 @@
-"""Predictions for files are in order, complete, and computed in bounded memory."""
-
 import contextlib
 import json
 import logging
@@ -13,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from absl import flags
 
 from keras_bert.io.row_errors import BadRows
 from tests.forked import ForkedProgram
 from tests.tolerances import assert_close
+from tests.tools.program_flags import parse_flags
 from tests.toys import toy_classifier, toy_reviews
 from tools import predict
 from tools.predict import Batching
@@ -54,25 +52,14 @@ def models(tmp_path_factory):
     }
 
 
-def values_of(*arguments, **options):
-    values = flags.FlagValues()
-    predict.define_flags(values)
-    values(["predict", *arguments, *(f"--{name}={value}" for name, value in options.items())])
-    return values
-
-
 def run(*arguments, **options):
-    predict.run(values_of(*arguments, **options))
+    predict.run(parse_flags(predict, *arguments, **options))
 
 
 def write_tsv(path, columns):
     lines = ["\t".join(columns), *("\t".join(row) for row in zip(*columns.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def read_tsv(path):
-    return [line.split("\t") for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -93,23 +80,25 @@ def test_keeps_the_order_of_the_rows(batching):
     assert max(sizes) <= batching.batch_size
 
 
+def predicted_batches(rows, chunk_size=1000):
+    """Returns the texts of all batches, whose predictions are the texts themselves."""
+    batches, batching = [], Batching(chunk_size, batch_size=32, num_threads=1)
+    found = predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, batching)
+    assert list(found) == [(row, row.texts) for row in rows]
+    return batches
+
+
 def test_sorting_in_chunks_reduces_padding():
     generator = random.Random(0)
     rows = [Row(i, ("x" * generator.randrange(1, 100),), ()) for i in range(1024)]
 
-    def padded(chunk_size):
-        cells = []
-        for _ in predict.predict_rows(
-            iter(rows),
-            lambda texts: cells.append(len(texts) * max(len(text) for (text,) in texts)) or texts,
-            Batching(chunk_size, 32, 1),
-        ):
-            pass
-        return sum(cells)
+    def count_padded(chunk_size):
+        batches = predicted_batches(rows, chunk_size)
+        return sum(len(texts) * max(len(text) for (text,) in texts) for texts in batches)
 
     characters = sum(len(row.texts[0]) for row in rows)
-    assert padded(chunk_size=32) > 1.8 * characters
-    assert padded(chunk_size=1024) < 1.1 * characters
+    assert count_padded(chunk_size=32) > 1.8 * characters
+    assert count_padded(chunk_size=1024) < 1.1 * characters
 
 
 def test_reads_at_most_two_chunks_ahead():
@@ -128,9 +117,7 @@ def test_reads_at_most_two_chunks_ahead():
 def test_batch_bound_includes_padding(monkeypatch):
     monkeypatch.setattr(predict, "_MAX_BATCH_CHARACTERS", 300)
     rows = [Row(i, ("x" * length,), ()) for i, length in enumerate([1000, *[5] * 40, 100, 100])]
-    batches = []
-    list(predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, Batching(1000, 32, 1)))
-    lengths = [[len(text) for (text,) in batch] for batch in batches]
+    lengths = [[len(text) for (text,) in batch] for batch in predicted_batches(rows)]
     assert lengths == [[5] * 32, [5] * 8, [100, 100], [1000]]
 
 
@@ -138,82 +125,45 @@ def test_groups_rows_by_number_of_choices(monkeypatch):
     monkeypatch.setattr(predict, "_MAX_BATCH_CHARACTERS", 120)
     generator = random.Random(0)
     rows = [Row(i, ("x" * 9, ("y",) * generator.choice([2, 4])), ()) for i in range(60)]
-    batches = []
-    found = list(predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, Batching(1000, 32, 1)))
-    assert found == [(row, row.texts) for row in rows]
-    numbers = [[len(choices) for _, choices in batch] for batch in batches]
+    numbers = [[len(choices) for _, choices in batch] for batch in predicted_batches(rows)]
     assert [number for batch in numbers for number in batch] == sorted(len(row.texts[1]) for row in rows)
     assert {(len(batch), batch[0]) for batch in numbers if batch[0] == batch[-1]} >= {(6, 2), (3, 4)}
     assert all(len(batch) * max(batch) * 10 <= 120 for batch in numbers)
 
 
-def test_interrupt_keeps_the_old_output(tmp_path):
-    source = write_tsv(tmp_path / "in.tsv", {"text": ["a"] * 500})
-    (tmp_path / "out.tsv").write_text("before")
-
-    class Interrupted(WordCounter):
-        calls = 0
-
-        def __call__(self, texts, names):
-            Interrupted.calls += 1
-            if Interrupted.calls == 20:
-                raise KeyboardInterrupt
-            return super().__call__(texts, names)
-
-    with pytest.raises(KeyboardInterrupt):
-        predict.predict_file(
-            Interrupted(), (source, "tsv"), (tmp_path / "out.tsv", "tsv"), ["text"], [], BadRows(),
-            Batching(50, 10, 2),
-        )  # fmt: skip
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tsv", "out.tsv"]
-    assert (tmp_path / "out.tsv").read_text() == "before"
-
-
 @pytest.mark.parametrize("progress", [True, False, None])
 def test_shows_a_progress_bar_on_request(tmp_path, capsys, progress):
     source = write_tsv(tmp_path / "in.tsv", {"text": ["a"] * 99})
-    predict.predict_file(
-        WordCounter(), (source, "tsv"), (tmp_path / "out.tsv", "tsv"), ["text"], [], BadRows(),
-        Batching(50, 10, 2), progress,
-    )  # fmt: skip
+    target, batching = tmp_path / "out.tsv", Batching(50, 10, 2)
+    predict.predict_file(WordCounter(), (source, "tsv"), (target, "tsv"), ["text"], [], BadRows(), batching, progress)
     drawn = capsys.readouterr().err
     assert ("100/100" in drawn and "lines/s" in drawn) if progress else drawn == ""
 
 
-def test_checks_paths_first(tmp_path):
-    source = write_tsv(tmp_path / "in.tsv", {"text": ["a"]})
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ({"saved_model": "none"}, FileNotFoundError, r"has no saved_model\.pb$"),
+        ({"saved_model": "model"}, FileNotFoundError, r"did you mean one of \['.*/model/3'\]"),
+        ({"input": "none.tsv"}, FileNotFoundError, "does not exist"),
+        ({"input": "model"}, FileNotFoundError, "is a folder"),
+        ({"input": "in.dat"}, ValueError, r"ends in none of \['\.tsv', .*give --format"),
+        ({"input": "-"}, ValueError, "give --format"),
+        ({"output": "out.parquet"}, ValueError, "give --output_format"),
+        ({"output": "in.tsv"}, ValueError, "are the same file"),
+        ({"output": "link.tsv"}, ValueError, "are the same file"),
+        ({"output": "/dev/null"}, ValueError, "is not a regular file"),
+    ],
+)
+def test_checks_paths_first(tmp_path, monkeypatch, changes, error, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "model" / "3").mkdir(parents=True)
-    (tmp_path / "model" / "3" / "saved_model.pb").touch()
-    model = tmp_path / "model" / "3"
-    with pytest.raises(FileNotFoundError, match=r"has no saved_model\.pb$"):
-        run(saved_model=tmp_path / "none", input=source, output=tmp_path / "out.tsv")
-    with pytest.raises(FileNotFoundError, match=r"did you mean one of \['.*/model/3'\]"):
-        run(saved_model=tmp_path / "model", input=source, output=tmp_path / "out.tsv")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        run(saved_model=model, input=tmp_path / "none.tsv", output=tmp_path / "out.tsv")
-    with pytest.raises(FileNotFoundError, match="is a folder"):
-        run(saved_model=model, input=tmp_path, output=tmp_path / "out.tsv")
-    with pytest.raises(ValueError, match=r"ends in none of \['\.tsv', .*give --format"):
-        run(saved_model=model, input=model / "saved_model.pb", output=tmp_path / "out.tsv")
-    with pytest.raises(ValueError, match="give --format"):
-        run(saved_model=model, input="-", output=tmp_path / "out.tsv")
-    with pytest.raises(ValueError, match="give --output_format"):
-        run(saved_model=model, input=source, output=tmp_path / "out.parquet")
-
-
-def test_does_not_overwrite_outputs(tmp_path):
-    source = write_tsv(tmp_path / "in.tsv", {"text": ["a"]})
-    (tmp_path / "saved_model.pb").touch()
-    (tmp_path / "out.tsv").write_text("before")
-    (tmp_path / "link.tsv").symlink_to(source)
-    with pytest.raises(FileExistsError, match=r"out\.tsv exists; give another name, or --overwrite"):
-        run(saved_model=tmp_path, input=source, output=tmp_path / "out.tsv")
-    for same in (source, tmp_path / "link.tsv"):
-        with pytest.raises(ValueError, match="are the same file"):
-            run("--overwrite", saved_model=tmp_path, input=source, output=same)
-    with pytest.raises(ValueError, match="is not a regular file"):
-        run("--overwrite", saved_model=tmp_path, input=source, output="/dev/null")
-    assert (tmp_path / "out.tsv").read_text() == "before"
+    for name in ("in.tsv", "in.dat", "model/3/saved_model.pb"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "link.tsv").symlink_to("in.tsv")
+    with pytest.raises(error, match=message):
+        run("--overwrite", **{"saved_model": "model/3", "input": "in.tsv", "output": "out.tsv", **changes})
+    assert (tmp_path / "in.tsv").read_text() == "mine"
 
 
 ONE, TWO, SEVERAL = {"text": False}, {"question": False, "context": False}, {"prompt": False, "choices": True}
@@ -275,11 +225,10 @@ def test_labels_and_probabilities_match_the_classifier(models, tmp_path, capsys)
     classifier, folder = models["single"]
     texts, labels = toy_reviews(150)
     source = write_tsv(tmp_path / "in.tsv", {"review": texts, "label_before": labels})
-    run(
-        saved_model=folder, input=source, output=tmp_path / "new" / "out.tsv", columns="review",
-        keep_columns="label_before", chunk_size=40, batch_size=16,
-    )  # fmt: skip
-    header, *rows = read_tsv(tmp_path / "new" / "out.tsv")
+    target = tmp_path / "new" / "out.tsv"
+    columns = {"columns": "review", "keep_columns": "label_before"}
+    run(saved_model=folder, input=source, output=target, chunk_size=40, batch_size=16, **columns)
+    header, *rows = [line.split("\t") for line in target.read_text().splitlines()]
     assert header == ["line", "label_before", "label", "probability_negative", "probability_positive"]
     assert [row[0] for row in rows] == [str(line) for line in range(2, 152)]
     assert [row[1] for row in rows] == labels
@@ -288,23 +237,20 @@ def test_labels_and_probabilities_match_the_classifier(models, tmp_path, capsys)
     probabilities = np.array([row[3:] for row in rows], dtype=float)
     assert_close(probabilities, classifier.predict_probabilities(texts), num_terms=64)
     assert max(len(field) for row in rows for field in row[3:]) <= 14  # the digits of a float32
-    assert capsys.readouterr().err.endswith("150 rows written to " + str(tmp_path / "new" / "out.tsv") + "\n")
+    assert capsys.readouterr().err.endswith(f"150 rows written to {target}\n")
 
 
 @pytest.mark.slow
 def test_pairs(models, tmp_path):
     classifier, folder = models["pairs"]
     texts = toy_reviews(40)[0]
-    columns = {"text_a": texts[:20], "other": texts[20:]}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(saved_model=folder, input=tmp_path / "in.jsonl", output=tmp_path / "out.jsonl", columns="text_b=other")
+    source = write_tsv(tmp_path / "in.tsv", {"other": texts[20:], "text_a": texts[:20]})
+    run(saved_model=folder, input=source, output=tmp_path / "out.jsonl", columns="text_b=other")
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     probabilities = [[row["probability_negative"], row["probability_positive"]] for row in found]
-    expected = classifier.predict_probabilities((columns["text_a"], columns["other"]))
+    expected = classifier.predict_probabilities((texts[:20], texts[20:]))
     assert_close(probabilities, expected, num_terms=64)
-    swapped = classifier.predict_probabilities((columns["other"], columns["text_a"]))
-    assert np.abs(expected - swapped).max() > 1e-3
+    assert np.abs(expected - classifier.predict_probabilities((texts[20:], texts[:20]))).max() > 1e-3
 
 
 @pytest.mark.slow
@@ -319,36 +265,20 @@ def test_multi_label_classification(models, tmp_path):
     assert list(found[0])[3:] == [f"probability_{topic}" for topic in TOPICS]
 
 
-@pytest.mark.slow
-def test_missing_columns(models, tmp_path):
-    source = write_tsv(tmp_path / "in.tsv", {"review": ["good"]})
-    with pytest.raises(ValueError, match=r"has no column 'text'; its columns are \['review'\]"):
-        run(saved_model=models["single"][1], input=source, output=tmp_path / "out.tsv")
-    with pytest.raises(ValueError, match="give --columns=text="):
-        run(saved_model=models["single"][1], input=source, output=tmp_path / "out.tsv", columns="text_a=review")
-    assert [path.name for path in tmp_path.iterdir()] == ["in.tsv"]
-
-
-def program(*arguments, **options):
-    return ForkedProgram(
-        [sys.executable, "-m", "tools.predict", *map(str, arguments)],
-        cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
-    )  # fmt: skip
+def start(*arguments):
+    command = [sys.executable, "-m", "tools.predict", *arguments]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return ForkedProgram(command, cwd=ROOT, text=True, **pipes)
 
 
 @pytest.mark.slow
 def test_reads_standard_input_and_writes_standard_output(models, tmp_path):
-    arguments = [
-        f"--saved_model={models['single'][1]}",
-        "--input=-",
-        "--format=tsv",
-        "--output=-",
-        "--output_format=jsonl",
-    ]
-    out, err = program(*arguments, "--skip_bad_rows").communicate("text\tlabel\ngood\tx\nbad\nfine\ty\n")
+    arguments = [f"--saved_model={models['single'][1]}", "--input=-", "--format=tsv", "--output=-"]
+    arguments += ["--output_format=jsonl"]
+    out, err = start(*arguments, "--skip_bad_rows").communicate("text\tlabel\ngood\tx\nbad\nfine\ty\n")
     assert [json.loads(line)["line"] for line in out.splitlines()] == [2, 4], err
     assert err.endswith("2 rows written to -; 1 bad row skipped\n")
-    refused = program(*arguments)
+    refused = start(*arguments)
     _, err = refused.communicate("text\tlabel\nbad\n")
     assert refused.returncode == 1
     assert "line 2: has 1 column instead of 2 (text, label)" in err
@@ -358,13 +288,8 @@ def test_reads_standard_input_and_writes_standard_output(models, tmp_path):
 
 @pytest.mark.slow
 def test_interrupt_removes_the_unfinished_output(models, tmp_path):
-    arguments = [
-        f"--saved_model={models['single'][1]}",
-        "--input=-",
-        "--format=txt",
-        f"--output={tmp_path / 'out.tsv'}",
-    ]
-    process = program(*arguments, "--chunk_size=1")
+    arguments = [f"--saved_model={models['single'][1]}", "--input=-", "--format=txt", "--chunk_size=1"]
+    process = start(*arguments, f"--output={tmp_path / 'out.tsv'}")
     try:
         process.stdin.write("good\n" * 100)
         process.stdin.flush()

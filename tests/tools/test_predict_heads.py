@@ -1,5 +1,3 @@
-"""Predictions for a file match the predictions of every head's own methods."""
-
 import csv
 import gzip
 import json
@@ -7,9 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-from absl import flags
 
-from keras_bert.io.row_errors import BadRowError
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
@@ -18,23 +14,14 @@ from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from tests.tools.program_flags import parse_flags
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
 from tools import predict
 
 pytestmark = pytest.mark.slow
 TAGS = ["O", "B-good", "I-good", "B-bad", "I-bad"]
 NULL_THRESHOLD = 0.5
-HOSTILE = [
-    "",
-    " ",
-    "\0",
-    "bad\0 film",
-    "[SEP] [MASK] [mask]",
-    "naïve\u2028good 好",
-    "the good film " * 60,
-    '"a\tb"\r\n',
-]
-SETTINGS = {"chunk_size": 13, "batch_size": 4}
+HOSTILE = ["", " ", "\0", "bad\0 film", "[SEP] [MASK] [mask]", "naïve\u2028good 好", "good film " * 90, '"a\tb"\r\n']
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +57,8 @@ def pretrainer(tokenizer, tmp_path_factory):
     return exported(model, tmp_path_factory, top=3)
 
 
-def run(*arguments, **options):
-    values = flags.FlagValues()
-    predict.define_flags(values)
-    options = {**SETTINGS, **options}
-    values(["predict", *arguments, *(f"--{name}={value}" for name, value in options.items())])
-    predict.run(values)
+def run(**options):
+    predict.run(parse_flags(predict, **{"chunk_size": 13, "batch_size": 4, **options}))
 
 
 def write_jsonl(path, columns):
@@ -90,18 +73,12 @@ def read_jsonl(path):
 
 
 def assert_same(found, expected):
-    """Raises unless both are equal but for the last digits of numbers."""
-    if isinstance(expected, float):
-        assert found == pytest.approx(expected, abs=1e-5)
-    elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected)
-        for pair in zip(found, expected, strict=True):
-            assert_same(*pair)
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected)
-        assert_same(list(found.values()), list(expected.values()))
-    else:
-        assert found == expected
+    """Checks that both are equal as JSON, order of keys included, but for the last digits of numbers."""
+
+    def parse(value, **options):
+        return json.loads(json.dumps(value), object_pairs_hook=list, **options)
+
+    assert parse(found) == parse(expected, parse_float=lambda text: pytest.approx(float(text), abs=1e-5))
 
 
 def test_answers_questions(span_labeler, tmp_path, caplog):
@@ -117,9 +94,8 @@ def test_answers_questions(span_labeler, tmp_path, caplog):
     for row, answers in zip(rows, labeler.answer(questions, contexts, n_best=20), strict=True):
         assert_same(row["n_best"], [{"answer": answer.pop("text"), **answer} for answer in answers])
     best = labeler.answer(questions, contexts, null_threshold=NULL_THRESHOLD)
-    none = {"text": "", "start": 0, "end": 0}
     for row, answers in zip(rows, best, strict=True):
-        answer = answers[0] if answers else none
+        answer = answers[0] if answers else {"text": "", "start": 0, "end": 0}
         assert (row["answer"], row["start"], row["end"]) == (answer["text"], answer["start"], answer["end"])
         if row["n_best"]:
             assert row["score"] == row["n_best"][0]["score"]
@@ -143,18 +119,17 @@ def test_chooses_among_any_number_of_choices(multiple_choice, tmp_path):
     choices = [[texts[number] for number in generator.integers(1, len(texts), 2 + row % 4)] for row in range(16)]
     source = write_jsonl(tmp_path / "in.jsonl", {"prompt": prompts, "choices": choices})
     run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
-    for row, prompt, of_row in zip(read_jsonl(tmp_path / "out.jsonl"), prompts, choices, strict=True):
-        logits = model.predict({"prompt": [prompt], "choices": [of_row]})
+    for row, prompt, row_choices in zip(read_jsonl(tmp_path / "out.jsonl"), prompts, choices, strict=True):
+        logits = model.predict({"prompt": [prompt], "choices": [row_choices]})
         assert_same(row["probabilities"], model.probabilities(logits)[0].tolist())
         assert row["choice"] == logits[0].argmax()
-        assert row["text"] == of_row[row["choice"]]
+        assert row["text"] == row_choices[row["choice"]]
 
 
 def test_reads_choices_from_table_columns(multiple_choice, tmp_path):
     model, folder = multiple_choice
-    (tmp_path / "in.tsv").write_text(
-        "start\tend0\tend1\tend2\na film\tgood\tbad , and dull\tfine\nthe plot\t\tbad\tpoor\n"
-    )
+    rows = ["start\tend0\tend1\tend2", "a film\tgood\tbad , and dull\tfine", "the plot\t\tbad\tpoor"]
+    (tmp_path / "in.tsv").write_text("\n".join(rows))
     options = {"saved_model": folder, "input": tmp_path / "in.tsv", "columns": "prompt=start,choices=end0+end1+end2"}
     run(output=tmp_path / "out.tsv", **options)
     run(output=tmp_path / "out.jsonl", **options)
@@ -171,9 +146,8 @@ def test_reads_choices_from_table_columns(multiple_choice, tmp_path):
 def test_tags_texts(token_classifier, tmp_path):
     model, folder = token_classifier
     texts = [*HOSTILE, *toy_reviews(30)[0]]
-    run(
-        saved_model=folder, input=write_jsonl(tmp_path / "in.jsonl", {"text": texts}), output=tmp_path / "out.jsonl"
-    )  # fmt: skip
+    source = write_jsonl(tmp_path / "in.jsonl", {"text": texts})
+    run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
     rows = read_jsonl(tmp_path / "out.jsonl")
     assert [row.pop("line") for row in rows] == list(range(1, len(texts) + 1))
     assert_same(rows, model.tag(texts))
@@ -194,24 +168,3 @@ def test_fills_masks(pretrainer, tmp_path):
         for masks in model.fill_masks(texts, top=3)
     ]
     assert_same([row["masks"] for row in rows], expected)
-
-
-def test_names_bad_rows(multiple_choice, tmp_path):
-    _, folder = multiple_choice
-    choices = [["good", "bad"], "good", [], ["", ""], ["good", None], ["fine", "poor"]]
-    source = write_jsonl(tmp_path / "in.jsonl", {"prompt": ["a"] * len(choices), "choices": choices})
-    with pytest.raises(BadRowError, match=r"in\.jsonl, line 2: 'choices' must be a list of strings, got 'good'"):
-        run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
-    run("--skip_bad_rows", saved_model=folder, input=source, output=tmp_path / "out.jsonl")
-    assert [row["line"] for row in read_jsonl(tmp_path / "out.jsonl")] == [1, 6]
-
-
-def test_kept_column_must_not_collide_with_a_prediction(multiple_choice, tmp_path):
-    source = write_jsonl(tmp_path / "in.jsonl", {"text": ["a"], "choices": [["good", "bad"]]})
-    with pytest.raises(ValueError, match="more than one column named 'text'"):
-        run(
-            saved_model=multiple_choice[1], input=source, output=tmp_path / "out.jsonl", columns="prompt=text",
-            keep_columns="text",
-        )  # fmt: skip
-    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]

@@ -1,5 +1,3 @@
-"""Readers and writers of every file format."""
-
 import csv
 import gzip
 import json
@@ -26,12 +24,12 @@ def test_reads_every_format(tmp_path, suffix):
     }[suffix.removesuffix(".gz")].encode()
     path = tmp_path / f"in.{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
-    name_says = infer_format(str(path), None, _INPUT_FORMATS, "--format")
-    kept = [] if name_says == "txt" else ["id"]
-    rows = list(read_rows(path, name_says, ["text"], kept, BadRows()))
+    file_format = infer_format(str(path), None, _INPUT_FORMATS, "--format")
+    kept = [] if file_format == "txt" else ["id"]
+    rows = list(read_rows(path, file_format, ["text"], kept, BadRows()))
     assert [row.texts for row in rows] == [(text,) for text in texts]
     assert [row.kept for row in rows] == [(str(i),) if kept else () for i in range(len(texts))]
-    first = 1 if name_says in ("jsonl", "txt") else 2
+    first = 1 if file_format in ("jsonl", "txt") else 2
     assert [row.line for row in rows] == list(range(first, first + len(texts)))
     assert count_lines(path) == rows[-1].line
 
@@ -95,9 +93,6 @@ def test_rejects_files_without_rows(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=f"{name} has no rows"):
         list(read_rows(tmp_path / name, name.removeprefix("in."), ["text"], [], BadRows()))
-
-
-def test_rejects_files_without_valid_rows(tmp_path):
     (tmp_path / "in.txt").write_bytes(b"\xff\n\xff\n")
     with pytest.raises(ValueError, match=r"in\.txt has no valid row; 2 were skipped"):
         list(read_rows(tmp_path / "in.txt", "txt", ["text"], [], BadRows(skip=True)))

@@ -1,31 +1,19 @@
 import gzip
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 from absl import flags
 
 from tests.pretraining.stories import ALL_SENTENCES, CHINESE, CHINESE_SENTENCES, PARAGRAPHS, spaced, wrapped
+from tests.tools.program_flags import parse_flags
 from tools import prepare_corpus
 
-ROOT = Path(__file__).parents[2]
 STORY = "".join(sentence + "\n" for sentence in ALL_SENTENCES)
 
 
-def values_of(*arguments):
-    values = flags.FlagValues()
-    prepare_corpus.define_flags(values)
-    values(["prepare_corpus", *map(str, arguments)])
-    return values
-
-
 def prepare(*arguments):
-    prepare_corpus.run(values_of(*arguments))
+    prepare_corpus.run(parse_flags(prepare_corpus, *arguments))
 
 
 def contents(folder):
@@ -58,18 +46,12 @@ def test_files_end_between_documents(tmp_path, stories):
     (stories / "d.txt").write_text("One.")
     for name in ("small", "again"):
         prepare(f"--input={stories}/*.txt", f"--output={tmp_path / name}", "--shard_megabytes=0.0001")
-        assert contents(tmp_path / name) == {
-            "corpus-00000.txt": STORY,
-            "corpus-00001.txt": STORY,
-            "corpus-00002.txt": STORY,
-            "corpus-00003.txt": "One.\n",
-        }
-    size = len(STORY.encode())
-    prepare(f"--input={stories}/*.txt", f"--output={tmp_path}/pairs", f"--shard_megabytes={(size + 2) / 1e6}")
-    assert contents(tmp_path / "pairs") == {
-        "corpus-00000.txt": STORY + "\n" + STORY,
-        "corpus-00001.txt": STORY + "\nOne.\n",
-    }
+        found = contents(tmp_path / name)
+        assert [*found] == [f"corpus-0000{number}.txt" for number in range(4)]
+        assert [*found.values()] == [STORY, STORY, STORY, "One.\n"]
+    megabytes = (len(STORY.encode()) + 2) / 1e6
+    prepare(f"--input={stories}/*.txt", f"--output={tmp_path}/pairs", f"--shard_megabytes={megabytes}")
+    assert [*contents(tmp_path / "pairs").values()] == [STORY + "\n" + STORY, STORY + "\nOne.\n"]
 
 
 def test_json_lines_and_several_patterns(tmp_path, capsys):
@@ -112,9 +94,9 @@ def test_existing_files_are_not_overwritten(tmp_path, monkeypatch):
     source = tmp_path / "a.txt"
     source.write_text("One.")
     output = tmp_path / "corpus"
-    output.mkdir()
+    output.mkdir()  # an empty folder is used
     prepare(f"--input={source}", f"--output={output}")
-    monkeypatch.setattr(flags, "FLAGS", values_of(f"--input={source}", f"--output={output}"))
+    monkeypatch.setattr(flags, "FLAGS", parse_flags(prepare_corpus, input=source, output=output))
     with pytest.raises(SystemExit, match=r"^tools.prepare_corpus: [^\n]*corpus is not empty, it contains corpus-0"):
         prepare_corpus.main(["prepare_corpus"])
     for name in (source, source / "corpus"):
@@ -124,22 +106,9 @@ def test_existing_files_are_not_overwritten(tmp_path, monkeypatch):
     assert source.read_text() == "One."
 
 
-@pytest.mark.slow
 def test_a_killed_run_can_be_restarted(tmp_path):
-    source = tmp_path / "a.txt"
-    source.write_text("\n\n".join(f"This is sentence {number}." for number in range(100_000)))
-    os.mkfifo(tmp_path / "b.txt")
-    arguments = [f"--input={source},{tmp_path}/b.txt", f"--output={tmp_path}/corpus", "--shard_megabytes=0.01"]
-    command = [sys.executable, "-m", "tools.prepare_corpus", *arguments]
-    program = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    # The first file is written, and the program waits for the second input.
-    while not list(tmp_path.glob(".corpus.unfinished-*/corpus-00000.txt")):
-        assert program.poll() is None, program.communicate()
-        time.sleep(0.05)
-    program.send_signal(signal.SIGKILL)
-    program.communicate()
-    assert not (tmp_path / "corpus").exists()
-    (tmp_path / "b.txt").unlink()
-    (tmp_path / "b.txt").write_text("The end.")
-    prepare(*arguments)
-    assert contents(tmp_path / "corpus")["corpus-00001.txt"] == "The end.\n"
+    (tmp_path / "a.txt").write_text("One.")
+    (tmp_path / ".corpus.unfinished-1").mkdir()
+    (tmp_path / ".corpus.unfinished-1" / "corpus-00000.txt").write_text("half")
+    prepare(f"--input={tmp_path}/a.txt", f"--output={tmp_path}/corpus")
+    assert contents(tmp_path / "corpus") == {"corpus-00000.txt": "One.\n"}

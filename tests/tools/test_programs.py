@@ -4,14 +4,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from absl import app, flags
+
+from tests.tools.program_flags import parse_flags
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path.stem for path in (ROOT / "tools").glob("*.py") if "app.run(main)" in path.read_text("utf-8"))
+REQUIRED_FLAGS = {
+    "attention": {"checkpoint": "missing", "text": "a"},
+    "build_vocab": {"input": "FOLDER/in.txt"},
+    "extract_features": {"checkpoint": "missing", "input": "FOLDER/in.txt"},
+    "predict": {"saved_model": "FOLDER", "input": "FOLDER/in.txt"},
+    "triviaqa_to_squad": {"input": "FOLDER/in.txt", "evidence_dir": "missing"},
+}
+
+
+def load_program(name):
+    return importlib.import_module(f"tools.{name}")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_help_shows_a_command(name):
-    assert f"python -m tools.{name}" in importlib.import_module(f"tools.{name}").__doc__
+    assert f"python -m tools.{name}" in load_program(name).__doc__
 
 
 @pytest.mark.slow
@@ -19,3 +33,20 @@ def test_help_does_not_import_tensorflow():
     imports = ", ".join(f"tools.{name}" for name in PROGRAMS)
     code = f"import sys, {imports}; assert not {{'tensorflow', 'keras'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("name", REQUIRED_FLAGS)
+def test_existing_outputs_are_only_replaced_on_request(name, tmp_path, monkeypatch):
+    for file in ("in.txt", "saved_model.pb", "old.html"):
+        (tmp_path / file).write_text("mine")
+    options = {flag: value.replace("FOLDER", str(tmp_path)) for flag, value in REQUIRED_FLAGS[name].items()}
+    program = load_program(name)
+    monkeypatch.setattr(flags, "FLAGS", parse_flags(program, output=tmp_path / "old.html", **options))
+    monkeypatch.setattr(program, "hide_info_logs", lambda: None, raising=False)
+    # Errors are printed in one line.
+    message = rf"^tools.{name}: --output=[^\n]*old\.html exists; give another name, or --overwrite to replace it$"
+    with pytest.raises(SystemExit, match=message):
+        program.main([name])
+    assert (tmp_path / "old.html").read_text() == "mine"
+    with pytest.raises(app.UsageError, match="unexpected arguments"):
+        program.main([name, "another"])

@@ -4,9 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from absl import flags
 
 from keras_bert.weights.preset_names import PRESETS
+from tests.tools.program_flags import parse_flags
 from tests.toys import toy_classifier
 from tools import quickstart
 from tools.support_messages import read_support_messages
@@ -46,10 +46,8 @@ def test_next_version(tmp_path):
 
 @pytest.mark.slow
 def test_trains_exports_and_classifies(tmp_path, monkeypatch, capsys):
-    values, commands = flags.FlagValues(), []
-    quickstart.define_flags(values)
-    values(["quickstart", f"--run_dir={tmp_path}", "--epochs=1"])
-    monkeypatch.setattr(quickstart.flags, "FLAGS", values)
+    commands = []
+    monkeypatch.setattr(quickstart.flags, "FLAGS", parse_flags(quickstart, run_dir=tmp_path, epochs=1))
     monkeypatch.setattr(quickstart.subprocess, "run", lambda command, check: commands.append(command))
 
     def load(preset, labels, sequence_length, seed):

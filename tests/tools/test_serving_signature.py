@@ -1,5 +1,3 @@
-"""Outputs of signatures become columns and lists."""
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,20 +29,11 @@ def strings(*shape):
 
 def test_label_columns_have_the_exact_names():
     matrix = tf.TensorSpec([None, 2])
-    outputs = {
-        "score_very_good": tf.TensorSpec([None]),
-        "score_very_good_2": tf.TensorSpec([None]),
-        "probabilities": matrix,
-        "labels": strings(2),
-        "label": strings(),
-    }
+    outputs = dict.fromkeys(("score_very_good", "score_very_good_2"), tf.TensorSpec([None]))
+    outputs |= {"probabilities": matrix, "labels": strings(2), "label": strings()}
     columns, lists = map_outputs(outputs, TEXT, ["very good", "very-good"])
-    assert list(columns.items()) == [
-        ("label", ("label", None)),
-        ("labels", ("labels", None)),
-        ("probability_very good", ("probabilities", 0)),
-        ("probability_very-good", ("probabilities", 1)),
-    ]
+    assert list(columns) == ["label", "labels", "probability_very good", "probability_very-good"]
+    assert list(columns.values()) == [("label", None), ("labels", None), ("probabilities", 0), ("probabilities", 1)]
     assert lists == {}
     assert list(map_outputs({"probabilities": matrix}, TEXT)[0]) == ["probability_0", "probability_1"]
 
@@ -58,25 +47,22 @@ def test_offsets_are_in_characters():
     numbers = tf.TensorSpec([None], tf.int32)
     outputs = dict.fromkeys(["end_byte", "end_character", "start_byte", "start_character"], numbers)
     columns, lists = map_outputs({**outputs, "answer": strings(), "byte": numbers}, TEXT)
-    assert list(columns.items()) == [
-        ("answer", ("answer", None)),
-        ("start", ("start_character", None)),
-        ("end", ("end_character", None)),
-        ("byte", ("byte", None)),
-    ]
+    assert list(columns) == ["answer", "start", "end", "byte"]
+    assert [source for source, _ in columns.values()] == ["answer", "start_character", "end_character", "byte"]
+    assert {index for _, index in columns.values()} == {None}
     assert lists == {}
     columns, _ = map_outputs({"end": numbers, "end_character": numbers}, TEXT)
     assert list(columns) == ["end_character", "end"]
 
 
 def test_recognizes_known_lists():
-    places = {name: tf.TensorSpec([None, None], tf.int32) for name in ("start_characters", "end_characters")}
-    words = {"words": strings(None), "tags": strings(None), "scores": tf.TensorSpec([None, None]), **places}
+    offsets = {name: tf.TensorSpec([None, None], tf.int32) for name in ("start_characters", "end_characters")}
+    words = {"words": strings(None), "tags": strings(None), "scores": tf.TensorSpec([None, None]), **offsets}
     count = {"word_count": tf.TensorSpec([None], tf.int32)}
     columns, lists = map_outputs({**words, **count}, TEXT, ["O", "B-x"])
     assert (columns, list(lists)) == ({}, ["words"])
     assert list(lists["words"].source) == ["text", "tag", "score", "start", "end"]
-    # What is known of no model is given as it is.
+    # Outputs of unknown models are kept as they are.
     columns, lists = map_outputs(words, TEXT)
     assert (columns, list(lists)) == ({}, sorted(words))
     masks = {"words": strings(None), "probabilities": tf.TensorSpec([None, None]), "masks": tf.TensorSpec([None])}
@@ -99,10 +85,7 @@ def test_removes_padding():
         objects = ItemList({"name": "names", "end": "ends"}, count)
         assert list(objects.rows(arrays)) == [[], [{"name": "a", "end": 4}, {"name": "ü", "end": 6}]]
         nested = ItemList({"share": "shares"}, count)
-        assert list(nested.rows(arrays)) == [
-            [],
-            [[{"share": 0.1}, {"share": 0.2}], [{"share": 0.3}, {"share": 0.4}]],
-        ]
+        assert list(nested.rows(arrays)) == [[], [[{"share": 0.1}, {"share": 0.2}], [{"share": 0.3}, {"share": 0.4}]]]
     assert list(ItemList("ends").rows(arrays)) == [[0, 0, 0], [4, 6, 0]]
     assert Column("names").rows(arrays) == [[], ["a", "ü"]]
 
@@ -142,16 +125,16 @@ def test_runs_models_of_other_projects(plain_model):
     def answer(title, body):
         characters = tf.strings.unicode_decode(body, "UTF-8").to_tensor()
         half = tf.cast(characters, tf.bfloat16) / 2
-        pieces = tf.strings.bytes_split(body).to_tensor()  # of which not each is a character
-        return {"size": tf.strings.length(title), "upper": tf.strings.upper(title), "half": half, "pieces": pieces}
+        parts = tf.strings.bytes_split(body).to_tensor()  # not all of them are characters
+        return {"size": tf.strings.length(title), "upper": tf.strings.upper(title), "half": half, "parts": parts}
 
     signature = ServingSignature(plain_model(answer, inputs=("title", "body")))
     assert signature.inputs == {"title": False, "body": False}
-    assert (signature.columns, signature.lists) == (["size", "upper"], ["half", "pieces"])
+    assert (signature.columns, signature.lists) == (["size", "upper"], ["half", "parts"])
     texts = {"title": ["a", "film"], "body": ["ad", "ü"]}
     assert signature(texts, ["size", "upper"]) == [[1, "A"], [4, "FILM"]]
     assert signature(texts, ["half", "upper"]) == [[[48.5, 50.0], "A"], [[126.0, 0.0], "FILM"]]
-    assert signature(texts, ["pieces"]) == [[["a", "d"]], [["\ufffd", "\ufffd"]]]
+    assert signature(texts, ["parts"]) == [[["a", "d"]], [["\ufffd", "\ufffd"]]]
 
 
 def test_embeddings_are_lists_of_short_decimals(plain_model):
