@@ -53,10 +53,7 @@ def test_unfinished_export_has_a_hidden_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("function", "error", "message"),
-    [
-        (calls_python, ValueError, r"does not have: \['EagerPyFunc'\]"),
-        (is_interrupted, KeyboardInterrupt, None),
-    ],
+    [(calls_python, ValueError, r"does not have: \['EagerPyFunc'\]"), (is_interrupted, KeyboardInterrupt, None)],
 )
 def test_failed_export_leaves_nothing_behind(tmp_path, function, error, message):
     with pytest.raises(error, match=message):

@@ -10,17 +10,9 @@ from keras_bert.io.addresses import is_loopback, restrict_to_loopback, speaks_gr
 from tests.addresses import free_addresses
 
 
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [
-        ("a:1", ("a", 1)),
-        ("10.0.0.1:65535", ("10.0.0.1", 65535)),
-        ("[::1]:22", ("::1", 22)),
-        ("x.y-z_0:7", ("x.y-z_0", 7)),
-    ],
-)
-def test_splits_an_address_into_host_and_port(address, parts):
-    assert split_address(address) == parts
+def test_splits_an_address_into_host_and_port():
+    parts = {"a:1": ("a", 1), "10.0.0.1:65535": ("10.0.0.1", 65535), "[::1]:2": ("::1", 2), "x.y-z_0:7": ("x.y-z_0", 7)}
+    assert {address: split_address(address) for address in parts} == parts
 
 
 @pytest.mark.parametrize("address", ["", "a", ":1", "a:", "a:0", "a:65536", "a:1:2", "::1:2", "a b:1", "-a:1", "a:1\n"])
@@ -85,17 +77,10 @@ finally:
 @pytest.mark.slow
 def test_other_machines_cannot_connect_to_a_restricted_server():
     isolated = ["unshare", "--user", "--map-root-user", "--net"]
-    can_isolate = subprocess.run(
-        [*isolated, "ip", "link", "add", "x", "type", "veth"], capture_output=True, check=False
-    )
+    options = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    can_isolate = subprocess.run([*isolated, "ip", "link", "add", "x", "type", "veth"], **options)
     if can_isolate.returncode:
-        pytest.skip(f"no virtual networks here: {can_isolate.stderr.decode().strip()}")
-    result = subprocess.run(
-        [*isolated, sys.executable, "-c", NETWORK_PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
+        pytest.skip(f"no virtual networks here: {can_isolate.stderr.strip()}")
+    options["env"] = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    result = subprocess.run([*isolated, sys.executable, "-c", NETWORK_PROGRAM], **options)
     assert result.stdout.split() == ["reached", "refused"], result.stderr

@@ -133,8 +133,11 @@ def test_replacing_a_folder_keeps_a_complete_one_at_every_moment(tmp_path, monke
 def test_a_remote_file_is_renamed_when_complete(tmp_path):
     path = tmp_path / "records"
     path.write_text("old")
-    with pytest.raises(RuntimeError), atomic_remote_path(str(path)) as unfinished:
-        raise RuntimeError
+    for error in (RuntimeError, KeyboardInterrupt):
+        with pytest.raises(error), atomic_remote_path(str(path)) as unfinished, open(unfinished, "w") as file:
+            file.write("half")
+            raise error
+    assert path.read_text() == "old"
     for text in ("new", "newer"):
         with atomic_remote_path(str(path)) as unfinished, open(unfinished, "w") as file:
             file.write(text)
