@@ -60,12 +60,6 @@ def stacked(rows):
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def fullness(lengths, capacity, max_instances, max_predictions):
-    predictions = np.maximum(np.rint(0.15 * lengths).astype(int), 1)
-    rows, _ = first_fit(lengths, predictions, capacity, max_instances, max_predictions)
-    return np.sum(lengths) / ((rows.max() + 1) * capacity)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_first_fit_equals_the_reference(seed):
     generator = np.random.default_rng(seed)
@@ -116,10 +110,12 @@ def test_weights_of_predictions_are_kept():
 
 def test_rows_of_random_lengths_are_full():
     lengths = np.clip(np.random.default_rng(0).lognormal(3.6, 0.7, 4096).astype(int), 5, 512)
+    predictions = np.maximum(np.rint(0.15 * lengths).astype(int), 1)
     assert lengths.mean() < 0.1 * 512
-    assert fullness(lengths, 512, 128, 96) > 0.99
-    # A tight bound: rows have as many instances as it allows.
-    assert fullness(lengths, 512, 3, 96) == pytest.approx(3 * lengths.mean() / 512, rel=0.02)
+    num_rows, num_rows_of_three = (first_fit(lengths, predictions, 512, most, 96)[0].max() + 1 for most in (128, 3))
+    assert lengths.sum() / (num_rows * 512) > 0.99
+    # Rows have as many instances as a tight bound allows.
+    assert lengths.sum() / (num_rows_of_three * 512) == pytest.approx(3 * lengths.mean() / 512, rel=0.02)
 
 
 def test_packed_instances_have_the_outputs_of_single_ones():

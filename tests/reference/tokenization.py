@@ -1,7 +1,4 @@
-"""google-research/bert's FullTokenizer (`tokenization.py`) in slow, obvious Python, with offsets into the original.
-
-It processes the text character by character, without TensorFlow.
-"""
+"""google-research/bert's FullTokenizer (`tokenization.py`) in slow, obvious Python, with offsets into the text."""
 
 import unicodedata
 from typing import NamedTuple

@@ -31,16 +31,12 @@ def corpus(tmp_path_factory):
     return {"input_file": folder / "corpus" / "*.txt", "vocab_file": write_vocabulary(folder / "vocab.txt")}
 
 
-def values_of(**options):
-    return parse_flags(create_pretraining_data, **options)
-
-
 def run(**options):
-    create_pretraining_data.run(values_of(**{**SMALL, **options}))
+    create_pretraining_data.run(parse_flags(create_pretraining_data, **{**SMALL, **options}))
 
 
 def run_main(monkeypatch, *argv, **options):
-    monkeypatch.setattr(flags, "FLAGS", values_of(**{**SMALL, **options}))
+    monkeypatch.setattr(flags, "FLAGS", parse_flags(create_pretraining_data, **{**SMALL, **options}))
     before = signal.getsignal(signal.SIGTERM)
     try:
         create_pretraining_data.main(["create_pretraining_data", *argv])
@@ -98,7 +94,7 @@ def write_file(folder, text):
 def test_invalid_flags_are_refused(options, message):
     options = {"input_file": "text", "vocab_file": "vocab.txt", "output_dir": "out", **options}
     with pytest.raises(flags.IllegalFlagValueError, match=message):
-        values_of(**{name: value for name, value in options.items() if value is not None})
+        parse_flags(create_pretraining_data, **{name: value for name, value in options.items() if value is not None})
 
 
 def test_invalid_settings_are_refused_before_anything_is_read(tmp_path):

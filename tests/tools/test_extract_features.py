@@ -68,9 +68,8 @@ def test_json_lines_match_the_original(checkpoint, source, tmp_path, capsys):
     ]
     expected = original_rows(checkpoint, [-1, -2, -3, -4])
     assert [row[:3] for row in found] == [row[:3] for row in expected]
-    values = np.array([row[3] for row in found])
-    np.testing.assert_allclose(values, [row[3] for row in expected], atol=1e-5)
-    np.testing.assert_array_equal(values, values.round(6))
+    np.testing.assert_allclose([row[3] for row in found], [row[3] for row in expected], atol=1e-5)
+    assert all(value == round(value, 6) for row in found for value in row[3])
     assert [len(row["features"]) for row in objects] == [8, 2, 10, 11, 2]
     assert capsys.readouterr().err == f"features of 5 texts written to {tmp_path / 'out.jsonl'}\n"
 

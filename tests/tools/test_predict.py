@@ -144,7 +144,7 @@ def test_shows_a_progress_bar_on_request(tmp_path, capsys, progress):
     "changes, error, message",
     [
         ({"saved_model": "none"}, FileNotFoundError, r"has no saved_model\.pb$"),
-        ({"saved_model": "model"}, FileNotFoundError, r"did you mean one of \['.*/model/3'\]"),
+        ({"saved_model": "model"}, FileNotFoundError, r"did you mean one of \['model/3'\]"),
         ({"input": "none.tsv"}, FileNotFoundError, "does not exist"),
         ({"input": "model"}, FileNotFoundError, "is a folder"),
         ({"input": "in.dat"}, ValueError, r"ends in none of \['\.tsv', .*give --format"),

@@ -9,10 +9,6 @@ from tools.predict import _INPUT_FORMATS, infer_format
 from tools.prediction_files import Row, count_lines, open_table, read_chunk, read_rows
 
 
-def read_tsv(path):
-    return [line.split("\t") for line in path.read_text().splitlines()]
-
-
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "txt", "tsv.gz", "jsonl.gz"])
 def test_reads_every_format(tmp_path, suffix):
     texts = ["good film", 'the "plot"', "", "naïve\u2028ly"]
@@ -105,7 +101,7 @@ def test_writes_every_format(tmp_path):
             for row in rows:
                 write(row)
     fields = [columns, ["2", 'a "b", c', "x,y", "0.5"], ["3", "ü", "", "1e-30"]]
-    assert read_tsv(tmp_path / "out.tsv") == fields
+    assert [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()] == fields
     assert gzip.decompress((tmp_path / "out.tsv.gz").read_bytes()) == (tmp_path / "out.tsv").read_bytes()
     with open(tmp_path / "out.csv", newline="") as file:
         assert list(csv.reader(file)) == fields

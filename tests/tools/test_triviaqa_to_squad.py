@@ -14,15 +14,10 @@ def convert(folder, **options):
     return {question.id: question for question in read_squad(folder / "squad.json", "1.1", to_train=True)}
 
 
-@pytest.fixture
-def trivia(tmp_path):
+def test_documents_become_paragraphs(tmp_path, capsys):
     write_triviaqa(tmp_path)
-    return tmp_path
-
-
-def test_documents_become_paragraphs(trivia, capsys):
-    (trivia / "squad.json").write_text("mine")
-    questions = convert(trivia, overwrite=True)
+    (tmp_path / "squad.json").write_text("mine")
+    questions = convert(tmp_path, overwrite=True)
     assert {identifier: question.answers for identifier, question in questions.items()} == {
         "made_1--Vell.txt": ("Lake Vell",),
         'made_1--Ferry_"Anna"?.txt': ("lac véll",),
@@ -31,7 +26,7 @@ def test_documents_become_paragraphs(trivia, capsys):
     }
     # The default length is that of the library, 400.
     assert capsys.readouterr().err.splitlines() == [
-        f"2 questions, 5 documents: 4 documents of 2 questions written to {trivia}/squad.json",
+        f"2 questions, 5 documents: 4 documents of 2 questions written to {tmp_path}/squad.json",
         f"1 document left out: no answer in {MAX_TOKENS} words",
     ]
 
@@ -52,8 +47,9 @@ def test_everything_left_out_is_counted(tmp_path, capsys):
     ]
 
 
-def test_the_input_is_not_replaced(trivia):
-    content = (trivia / "web-train.json").read_bytes()
+def test_the_input_is_not_replaced(tmp_path):
+    write_triviaqa(tmp_path)
+    content = (tmp_path / "web-train.json").read_bytes()
     with pytest.raises(ValueError, match="is one of the files of --input"):
-        convert(trivia, output=trivia / "web-train.json", overwrite=True)
-    assert (trivia / "web-train.json").read_bytes() == content
+        convert(tmp_path, output=tmp_path / "web-train.json", overwrite=True)
+    assert (tmp_path / "web-train.json").read_bytes() == content
