@@ -70,7 +70,7 @@ def test_first_fit_equals_the_reference(seed):
         for max_predictions in (8, 1000):
             bounds = (capacity, max_instances, max_predictions)
             rows, offsets = first_fit(lengths, predictions, *bounds)
-            expected = sequence_packing.place_first_fit(lengths.tolist(), predictions.tolist(), *bounds)
+            expected = sequence_packing.first_fit(lengths.tolist(), predictions.tolist(), *bounds)
             assert (rows.tolist(), offsets.tolist()) == expected
 
 

@@ -8,41 +8,41 @@ def pairs_of_document(documents, number, longest, rng, short_rate):
 
     Draws the same numbers from `rng` as the original, in its order, except for masking.
     """
-    waiting = list(documents[number])
-    wanted = rng.randint(2, longest) if rng.random() < short_rate else longest
-    while waiting:
-        taken = take_sentences(waiting, wanted)
-        in_first = rng.randint(1, len(taken) - 1) if len(taken) > 1 else 1
-        first = joined(taken[:in_first])
-        if len(taken) == 1 or rng.random() < 0.5:
-            is_random, used = True, in_first
-            second = random_sentences(documents, number, wanted - len(first), rng)
+    remaining = list(documents[number])
+    target_length = rng.randint(2, longest) if rng.random() < short_rate else longest
+    while remaining:
+        chunk = take_sentences(remaining, target_length)
+        num_first = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
+        first = joined(chunk[:num_first])
+        if len(chunk) == 1 or rng.random() < 0.5:
+            is_random, used = True, num_first
+            second = random_sentences(documents, number, target_length - len(first), rng)
         else:
-            is_random, used = False, len(taken)
-            second = joined(taken[in_first:])
+            is_random, used = False, len(chunk)
+            second = joined(chunk[num_first:])
         shorten(first, second, longest, rng)
         yield first, second, is_random
-        waiting = waiting[used:]
+        remaining = remaining[used:]
 
 
-def take_sentences(sentences, wanted):
-    """Takes the first sentences until they have the wanted number of tokens, at least one."""
-    taken = []
+def take_sentences(sentences, target_length):
+    """Takes sentences from the start until they have the target length, at least one."""
+    chunk = []
     for sentence in sentences:
-        taken.append(sentence)
-        if sum(map(len, taken)) >= wanted:
+        chunk.append(sentence)
+        if sum(map(len, chunk)) >= target_length:
             break
-    return taken
+    return chunk
 
 
-def random_sentences(documents, number, wanted, rng):
+def random_sentences(documents, number, target_length, rng):
     """Takes sentences from a random position of another document, if one is found in ten tries."""
     for _ in range(10):
         other = rng.randint(0, len(documents) - 1)
         if other != number:
             break
     begin = rng.randint(0, len(documents[other]) - 1)
-    return joined(take_sentences(documents[other][begin:], wanted))
+    return joined(take_sentences(documents[other][begin:], target_length))
 
 
 def shorten(first, second, longest, rng):

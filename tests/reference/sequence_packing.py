@@ -1,7 +1,7 @@
 """First-fit decreasing, and rows of packed instances, in slow, obvious Python."""
 
 
-def place_first_fit(lengths, predictions, capacity, max_instances, max_predictions):
+def first_fit(lengths, predictions, capacity, max_instances, max_predictions):
     """Returns the rows and offsets of the instances, as two lists."""
     contents = []  # the numbers of the instances in each row
     rows, offsets = [None] * len(lengths), [None] * len(lengths)
@@ -22,7 +22,7 @@ def pack(instances, sequence_length, max_instances, max_predictions):
     """Returns the rows as a dict of lists of lists, from instances that are dicts of lists without padding."""
     lengths = [len(instance["token_ids"]) for instance in instances]
     predictions = [len(instance["masked_positions"]) for instance in instances]
-    rows, offsets = place_first_fit(lengths, predictions, sequence_length, max_instances, max_predictions)
+    rows, offsets = first_fit(lengths, predictions, sequence_length, max_instances, max_predictions)
     widths = {
         **dict.fromkeys(("token_ids", "segment_ids", "padding_mask", "sequence_ids", "position_ids"), sequence_length),
         **dict.fromkeys(("masked_positions", "masked_labels", "masked_weights"), max_predictions),

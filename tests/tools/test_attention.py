@@ -66,9 +66,9 @@ def test_rejects_texts_without_tokens_and_too_many_weights(monkeypatch):
 def test_chooses_layers():
     assert choose_layers(None, 3) == [0, 1, 2]
     assert choose_layers(["2", "0", "2"], 3) == [0, 2]
-    for given in (["3"], ["-1"], ["0", "x"], [""], []):
+    for layers in (["3"], ["-1"], ["0", "x"], [""], []):
         with pytest.raises(ValueError, match=r"must be comma-separated layers of the model, 0 \(the first\) to 2"):
-            choose_layers(given, 3)
+            choose_layers(layers, 3)
 
 
 def test_writes_the_page_of_a_checkpoint(checkpoint, tmp_path, capsys):

@@ -131,8 +131,8 @@ def test_rejects_too_many_weights(monkeypatch):
 def open_file(browser, file, fragment=""):
     """Opens a file in a headless browser; returns the document and the lines of its console."""
     command = [browser, *OPTIONS, f"--user-data-dir={file.parent / 'profile'}", f"{file.as_uri()}{fragment}"]
-    answer = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120)
-    return answer.stdout, [line for line in answer.stderr.splitlines() if "CONSOLE" in line]
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120)
+    return process.stdout, [line for line in process.stderr.splitlines() if "CONSOLE" in line]
 
 
 def open_page(browser, folder, page, fragment=""):

@@ -132,17 +132,17 @@ def test_shards_are_written_and_reported(tmp_path, corpus, capsys):
     total = {name: sum(each[name] for each in found[:num_shards]) for name in names}
     total["instances"] = sum(each["instances"] for each in found)
     assert total["documents"] == 60
-    answer = capsys.readouterr().out
-    assert f"{total['instances']:,} instances of 60 documents with {total['tokens']:,} tokens" in answer
-    assert f"made {total['instances']:,} of them in" in answer
-    assert f"{total['one_sentence_documents']} documents have only one sentence" in answer
+    report = capsys.readouterr().out
+    assert f"{total['instances']:,} instances of 60 documents with {total['tokens']:,} tokens" in report
+    assert f"made {total['instances']:,} of them in" in report
+    assert f"{total['one_sentence_documents']} documents have only one sentence" in report
     before = contents(out)
     next(out.glob("*-00001-of-*.tfrecord")).unlink()
     run(**corpus, output_dir=out, shard_megabytes=0.004, random_seed=3)
     assert contents(out) == before
-    answer = capsys.readouterr().out
-    assert f"{num_shards - 1} of {num_shards} shards already existed" in answer
-    assert f"made {found[1]['instances'] + found[1 + num_shards]['instances']:,} of them" in answer
+    report = capsys.readouterr().out
+    assert f"{num_shards - 1} of {num_shards} shards already existed" in report
+    assert f"made {found[1]['instances'] + found[1 + num_shards]['instances']:,} of them" in report
 
 
 def test_shards_of_one_document_are_counted(tmp_path, corpus, capsys):
@@ -239,12 +239,12 @@ def test_an_interrupted_program_finishes_its_current_shards(program, number):
 def test_unprepared_text_and_a_foreign_vocabulary_are_reported(tmp_path, corpus, capsys):
     path = write_file(tmp_path, "".join(f"{word} river\n\n" for word in ["stone"] * 5 + ["caf\u00e9"] * 4))
     run(**{**corpus, "input_file": path}, output_dir=tmp_path / "out")
-    answer = capsys.readouterr().out
-    assert "Is this prepared text, with one sentence per line and a blank line between documents?" in answer
-    assert "22.2% of the tokens are [UNK]: is this the vocabulary of the text?" in answer
+    report = capsys.readouterr().out
+    assert "Is this prepared text, with one sentence per line and a blank line between documents?" in report
+    assert "22.2% of the tokens are [UNK]: is this the vocabulary of the text?" in report
     run(**corpus, output_dir=tmp_path / "sound")
-    answer = capsys.readouterr().out
-    assert "prepared" not in answer and "[UNK]" not in answer
+    report = capsys.readouterr().out
+    assert "prepared" not in report and "[UNK]" not in report
 
 
 def test_exact_files(tmp_path, corpus, capsys):
@@ -257,9 +257,9 @@ def test_exact_files(tmp_path, corpus, capsys):
     sidecar = json.loads((tmp_path / "two.json").read_text())
     expected = {"mode": "exact", "num_copies": 2, "sequence_length": 24, "instances": len(found[1])}
     assert {**expected, "record_format": "models"}.items() <= sidecar.items()
-    answer = capsys.readouterr().out
-    assert f"{total:,} instances of 60 documents" in answer
-    assert f"{total:,} instances in 2 files, such as {outputs[0]}" in answer
+    report = capsys.readouterr().out
+    assert f"{total:,} instances of 60 documents" in report
+    assert f"{total:,} instances in 2 files, such as {outputs[0]}" in report
 
 
 def test_golden_instances(shared, tmp_path):
@@ -355,9 +355,9 @@ def test_instances_that_cannot_be_shown(made, corpus, tmp_path):
 def test_documents_of_one_sentence_are_used_and_counted(tmp_path, monkeypatch, corpus, capsys, output):
     monkeypatch.chdir(tmp_path)
     run(**{**corpus, "input_file": write_file(tmp_path, "river stone\n\nnight\n\nlight walked\n")}, **output)
-    answer = capsys.readouterr().out
-    assert "6 instances of 3 documents with 5 tokens" in answer
-    assert "3 documents have only one sentence, without a next one" in answer
+    report = capsys.readouterr().out
+    assert "6 instances of 3 documents with 5 tokens" in report
+    assert "3 documents have only one sentence, without a next one" in report
 
 
 def test_invalid_inputs_are_refused(tmp_path, corpus):

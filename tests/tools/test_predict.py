@@ -70,12 +70,12 @@ def test_keeps_the_order_of_the_rows(batching):
     rows = [Row(i, ("x" * generator.randrange(50), str(i)), ()) for i in range(200)]
     sizes = []
 
-    def answer(texts):
+    def join(texts):
         sizes.append(len(texts))
         time.sleep(generator.random() / 1000)
         return [text + number for text, number in texts]
 
-    found = list(predict.predict_rows(iter(rows), answer, batching))
+    found = list(predict.predict_rows(iter(rows), join, batching))
     assert found == [(row, "".join(row.texts)) for row in rows]
     assert max(sizes) <= batching.batch_size
 
@@ -170,7 +170,7 @@ ONE, TWO, SEVERAL = {"text": False}, {"question": False, "context": False}, {"pr
 
 
 @pytest.mark.parametrize(
-    "inputs, given, file_format, message",
+    "inputs, flag, file_format, message",
     [
         (ONE, ["label=x"], "tsv", "takes text: give --columns=text=...; got 'label=x'"),
         (TWO, ["x"], "tsv", "takes question and context: give --columns=question=...,context=...; got 'x'"),
@@ -184,13 +184,13 @@ ONE, TWO, SEVERAL = {"text": False}, {"question": False, "context": False}, {"pr
         (SEVERAL, ["choices=a+a"], "jsonl", "must name different columns"),
     ],
 )
-def test_rejects_columns_that_do_not_fit(inputs, given, file_format, message):
+def test_rejects_columns_that_do_not_fit(inputs, flag, file_format, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        predict.choose_columns(inputs, given, file_format)
+        predict.choose_columns(inputs, flag, file_format)
 
 
 @pytest.mark.parametrize(
-    "inputs, given, file_format, columns",
+    "inputs, flag, file_format, columns",
     [
         (ONE, [], "txt", ["text"]),
         (ONE, ["message"], "csv", ["message"]),
@@ -200,8 +200,8 @@ def test_rejects_columns_that_do_not_fit(inputs, given, file_format, message):
         (SEVERAL, ["choices=ending0+ending1"], "tsv", ["prompt", ("ending0", "ending1")]),
     ],
 )
-def test_columns_default_to_the_names_of_the_inputs(inputs, given, file_format, columns):
-    assert predict.choose_columns(inputs, given, file_format) == columns
+def test_columns_default_to_the_names_of_the_inputs(inputs, flag, file_format, columns):
+    assert predict.choose_columns(inputs, flag, file_format) == columns
 
 
 def test_tables_leave_out_lists(caplog):
