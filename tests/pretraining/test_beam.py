@@ -97,13 +97,12 @@ def test_a_shard_made_twice_at_once_is_whole(apache_beam, tmp_path, job, plan, e
 
 
 def test_a_worker_makes_shards_of_several_jobs(apache_beam, tmp_path, plan, expected):
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for folder in folders:
-        folder.mkdir()
-    for shard in plan:
-        for folder in folders:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, shards in ((one, plan[:2]), (two, plan), (one, plan[2:])):
+        folder.mkdir(exist_ok=True)
+        for shard in shards:
             make_shard(shard, job_for(folder, plan))
-    assert contents(folders[0]) == contents(folders[1]) == expected
+    assert contents(one) == contents(two) == expected
 
 
 def test_counters_report_the_progress(apache_beam, job, plan):
