@@ -18,7 +18,8 @@ class TransformerBlock(BaseLayer):
     """Self-attention and a feed-forward network, each followed by dropout, residual and layer norm (modeling.py of
     google-research/bert).
 
-    Inputs and outputs as for `SelfAttention`. There is no dropout after the activation.
+    Inputs and outputs as for `SelfAttention`. There is no dropout after the activation. With `first_only`, what follows
+    the attention is computed for the first position alone, and the output is [batch, 1, hidden].
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class TransformerBlock(BaseLayer):
         attention_mask: Tensor,
         training: bool = False,
         return_attention_scores: bool = False,
+        first_only: bool = False,
     ) -> Any:
         """Runs attention and the feed-forward network."""
-        residual = hidden_states
-        attended = self.self_attention(
-            hidden_states, attention_mask, training=training, return_attention_scores=return_attention_scores
-        )
+        residual = hidden_states[:, :1] if first_only else hidden_states
+        options = {"return_attention_scores": return_attention_scores, "first_only": first_only}
+        attended = self.self_attention(hidden_states, attention_mask, training=training, **options)
         if return_attention_scores:
             attended, scores = attended
         attended = self.self_attention_dropout(attended, training=training)

@@ -98,7 +98,7 @@ class BertClassifier(BertHead):
         """Computes the logits of a batch of ids."""
         inputs = dict(inputs)
         window_text_ids = inputs.pop("window_text_ids", None)
-        pooled = self.encoder(inputs, training=training)["pooled_output"]
+        pooled = self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
         logits = self.logits(self.dropout(pooled, training=training))
         if window_text_ids is None:
             return logits

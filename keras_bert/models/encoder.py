@@ -99,7 +99,8 @@ class BertEncoder(FromPreset, keras.Model):
             restricted to a sequence.
 
     Outputs: a dict of
-        sequence_output: float [batch, length, hidden].
+        sequence_output: float [batch, length, hidden]; absent with `pooled_only=True`, which saves most of the highest
+            block for a model that needs only the pooled output.
         pooled_output: float [batch, hidden], unless `with_pooler` is False: from the first token, [CLS], or with
             left-to-right attention, where [CLS] sees no other token, from the last token.
         hidden_states: with `return_hidden_states=True`, a list of `num_hidden_layers + 1` tensors, embeddings first.
@@ -239,8 +240,11 @@ class BertEncoder(FromPreset, keras.Model):
         training: bool = False,
         return_hidden_states: bool = False,
         return_attention_scores: bool = False,
+        pooled_only: bool = False,
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for inputs and outputs."""
+        is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
+        first_only = pooled_only and not is_left_to_right
         inputs = self._add_defaults(inputs)
         attention_mask = make_attention_mask(
             inputs["padding_mask"], self.attention_direction, inputs.get("sequence_ids")
@@ -249,23 +253,22 @@ class BertEncoder(FromPreset, keras.Model):
             inputs["token_ids"], inputs["segment_ids"], inputs.get("position_ids"), training=training
         )
         hidden_states, attention_scores = [hidden], []
-        for block in self.transformer_blocks:
+        for number, block in enumerate(self.transformer_blocks, 1):
+            options = {"first_only": first_only and number == self.num_hidden_layers}
             if self.gradient_checkpointing and training and not return_attention_scores:
                 from keras_bert.layers.tensorflow.gradient_checkpointing import recompute_in_gradient
 
-                hidden = recompute_in_gradient(block, hidden, attention_mask)
+                hidden = recompute_in_gradient(block, hidden, attention_mask, **options)
             else:
-                hidden = block(
-                    hidden, attention_mask, training=training, return_attention_scores=return_attention_scores
-                )
+                options["return_attention_scores"] = return_attention_scores
+                hidden = block(hidden, attention_mask, training=training, **options)
             if return_attention_scores:
                 hidden, scores = hidden
                 attention_scores.append(scores)
             hidden_states.append(hidden)
 
-        outputs: dict[str, Any] = {"sequence_output": hidden}
+        outputs: dict[str, Any] = {} if pooled_only else {"sequence_output": hidden}
         if self.with_pooler:
-            is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
             positions = last_positions(inputs["padding_mask"]) if is_left_to_right else None
             outputs["pooled_output"] = self.pooler(hidden, positions, training=training)
         if return_hidden_states:

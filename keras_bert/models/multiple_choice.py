@@ -97,7 +97,9 @@ class BertMultipleChoice(BertHead):
             raise ValueError(f"ids of choices must be [questions, choices, length], got {tuple(token_ids.shape)}")
         questions, choices, length = ops.shape(token_ids)
         flat = {name: ops.reshape(values, (-1, length)) for name, values in inputs.items()}
-        pooled = self.encoder(flat, training=training)["pooled_output"]  # [questions * choices, hidden]
+        pooled = self.encoder(flat, training=training, pooled_only=True)[
+            "pooled_output"
+        ]  # [questions * choices, hidden]
         return ops.reshape(self.score(self.dropout(pooled, training=training)), (questions, choices))
 
     def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:

@@ -120,8 +120,10 @@ class BiLstmEncoder(ComposedEncoder):
             self.bilstm_pooler.build(shape)
         self.built = True
 
-    def call(self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False) -> dict[str, Tensor]:
-        """Encodes a batch; see the class for inputs and outputs."""
+    def call(
+        self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False, pooled_only: bool = False
+    ) -> dict[str, Tensor]:
+        """Encodes a batch; see the class for inputs and outputs. `pooled_only` saves nothing here."""
         if inputs.get("sequence_ids") is not None:
             raise ValueError(
                 "a BiLSTM cannot separate packed sequences: pass one sequence per row, without sequence_ids"

@@ -70,10 +70,12 @@ class TwoDirectionEncoder(ComposedEncoder):
     def encoder_kind(self) -> EncoderKind:
         return EncoderKind(TWO_DIRECTIONS)
 
-    def call(self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False) -> dict[str, Tensor]:
+    def call(
+        self, inputs: Inputs, training: bool = False, return_hidden_states: bool = False, pooled_only: bool = False
+    ) -> dict[str, Tensor]:
         """Encodes a batch; see the class for inputs and outputs."""
         one, two = (
-            encoder(inputs, training=training, return_hidden_states=return_hidden_states)
+            encoder(inputs, training=training, return_hidden_states=return_hidden_states, pooled_only=pooled_only)
             for encoder in self.bert_encoders()
         )
         return keras.tree.map_structure(lambda left, right: ops.concatenate([left, right], axis=-1), one, two)
