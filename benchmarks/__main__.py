@@ -40,14 +40,7 @@ SUITES = {
     "tokenizer": (*_TEXT_FLAGS, "lines", "repeats"),
     "optimizer": ("repeats",),
 }
-BATCH_SIZES = {
-    "encoder": 16,
-    "sst2": 32,
-    "squad": 16,
-    "pretraining": 32,
-    "pretraining_data": 256,
-    "tokenizer": 512,
-}
+BATCH_SIZES = {"encoder": 16, "sst2": 32, "squad": 16, "pretraining": 32, "pretraining_data": 256, "tokenizer": 512}
 
 
 def define_flags(values=flags.FLAGS):

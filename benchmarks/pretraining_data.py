@@ -32,9 +32,7 @@ def measure(values):
         batches = text_batches(plan, tokenizer, settings, values.batch_size)
         figures[f"{task} ex/s"], _ = measure_speed(batches, values.instances)
     settings = InstanceSettings(
-        sequence_length=_PACKED_LENGTH,
-        max_predictions=predictions_per_sequence(_PACKED_LENGTH),
-        fill_to_length=False,
+        sequence_length=_PACKED_LENGTH, max_predictions=predictions_per_sequence(_PACKED_LENGTH), fill_to_length=False
     )
     pairs = text_batches(plan, tokenizer, settings, values.batch_size)
     rows = pack_dataset(pairs, _PACKED_LENGTH, _PACKED_PREDICTIONS, seed=1).batch(_PACKED_BATCH_SIZE)

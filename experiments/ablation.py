@@ -55,11 +55,7 @@ def define_flags(values=flags.FLAGS):
 
 
 def parse_size(text):
-    """Parses LAYERSxHIDDENxHEADS.
-
-    >>> parse_size("3x768x12")
-    (3, 768, 12)
-    """
+    """Parses LAYERSxHIDDENxHEADS."""
     numbers = text.split("x")
     if len(numbers) != 3 or not all(number.isdecimal() and int(number) for number in numbers):
         raise ValueError(f"--sizes: {text!r} is not LAYERSxHIDDENxHEADS, such as 3x768x12")

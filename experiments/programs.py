@@ -19,21 +19,13 @@ class ProgramFailed(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A program that runs once and writes to a run directory.
+    """A program that runs once and writes to a run directory."""
 
-    Args:
-        name: Its name in messages.
-        module: For example "tasks.glue".
-        flags: All flags but those below.
-        inputs: Flags that name files which earlier programs write.
-        folder: The run directory. Its output is logged in `<folder>_program.log`.
-    """
-
-    name: str
-    module: str
-    flags: tuple[str, ...]
-    inputs: tuple[str, ...]
-    folder: Path
+    name: str  # in messages
+    module: str  # for example "tasks.glue"
+    flags: tuple[str, ...]  # all but those below
+    inputs: tuple[str, ...]  # flags that name files which earlier programs write
+    folder: Path  # the run directory; the program's output is logged in `<folder>_program.log`
 
     @property
     def command(self):
@@ -47,13 +39,7 @@ class Program:
 
 
 def parse_flags(name, text, reserved):
-    """Splits the flags of a program as a shell does.
-
-    Args:
-        name: The flag of `experiments.ablation` that holds them.
-        text: The flags, for example "--phase=64:100:32 --epochs=3".
-        reserved: Names of flags that are set for each variant.
-    """
+    """Splits the flags of a program, given by the flag `name`, as a shell does; raises ValueError for reserved ones."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -86,10 +72,8 @@ def parse_task(text, reserved):
 def check_flags(programs):
     """Runs the programs with --only_check_args, so that a wrong flag is found before hours of training.
 
-    Programs that differ only in `inputs` and `folder` are checked once, and finished ones not at all.
-
-    Raises:
-        ProgramFailed: If a program rejects its flags.
+    Programs that differ only in `inputs` and `folder` are checked once, and finished ones not at all. Raises
+    ProgramFailed if a program rejects its flags.
     """
     checked = set()
     for program in programs:
@@ -114,12 +98,8 @@ def check_flags(programs):
 def run_once(program, report=print):
     """Runs a program unless it has finished, and returns its `results.json`. Interrupted runs resume.
 
-    Args:
-        program: `Program`. Ctrl-C and SIGTERM reach it, so that it can save a checkpoint.
-        report: Called with a line before the program runs.
-
-    Raises:
-        ProgramFailed: If it fails or writes no results.
+    Ctrl-C and SIGTERM reach the program, so that it can save a checkpoint. Raises ProgramFailed if it fails or writes
+    no results.
     """
     if not program.results.is_file():
         folder, command = program.folder, program.command

@@ -18,13 +18,7 @@ def format_table(rows):
 
 
 def make_row(variant, pretraining, fine_tuning):
-    """Returns {column: cell}: the variant, the cost and perplexity of its pre-training, and the scores of its tasks.
-
-    Args:
-        variant: `experiments.variants.Variant`.
-        pretraining: `results.json` of its pre-training, or None.
-        fine_tuning: {task: `results.json` of its fine-tuning}.
-    """
+    """Returns {column: cell} of a variant, from the `results.json` of its pre-training, or None, and of its tasks."""
     row = dict(variant.row)
     if pretraining is not None:
         row |= {"updates": f"{pretraining['updates']:,}", "minutes": f"{pretraining['seconds'] / 60:.1f}"}
@@ -41,9 +35,6 @@ def collect_scores(results):
 
     Trials that diverged are left out. Trials with other learning rates say nothing about the variant (paper, section
     4.1).
-
-    Args:
-        results: `results.json` of a fine-tuning.
     """
     metric, rate = results["score"], results["best"]["learning_rate"]
     test_metric = f"test/{metric.partition('/')[2]}"

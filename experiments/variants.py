@@ -18,32 +18,21 @@ _FEATURES = {  # table 7
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of a table.
+    """A row of a table."""
 
-    Args:
-        row: {column: cell} that describes the variant.
-        folder: Folder of its fine-tuning.
-        pretraining: Folder of its pre-training, which variants may share; None for no pre-training.
-        pretrain_flags: Additional flags of `tasks.pretrain`.
-        size: Layers, hidden size and attention heads; None for those of --bert_config_file.
-        fine_tune_flags: Additional flags of the fine-tuning programs.
-    """
-
-    row: dict
-    folder: str
-    pretraining: str | None = None
-    pretrain_flags: tuple[str, ...] = ()
-    size: tuple[int, int, int] | None = None
-    fine_tune_flags: tuple[str, ...] = ()
+    row: dict  # {column: cell} that describes the variant
+    folder: str  # of its fine-tuning
+    pretraining: str | None = None  # folder of its pre-training, which variants may share; None for no pre-training
+    pretrain_flags: tuple[str, ...] = ()  # additional flags of `tasks.pretrain`
+    size: tuple[int, int, int] | None = None  # layers, hidden size and heads; None for those of --bert_config_file
+    fine_tune_flags: tuple[str, ...] = ()  # additional flags of the fine-tuning programs
 
 
 def list_variants(table, sizes=PAPER_SIZES, feature_flags=()):
-    """Lists the variants of a table in the paper's order.
+    """Lists the variants of a table, one of `TABLES`, in the paper's order.
 
-    Args:
-        table: One of `TABLES`.
-        sizes: For "model_size", tuples of layers, hidden size and attention heads.
-        feature_flags: For "features", flags of the variants with a frozen BERT.
+    `sizes`, tuples of layers, hidden size and attention heads, are for "model_size"; `feature_flags`, those of the
+    variants with a frozen BERT, for "features".
     """
     if table == "pretraining_tasks":
         no_nsp, left_to_right = ("--next_sentence=none",), ("--objective=left_to_right", "--next_sentence=none")

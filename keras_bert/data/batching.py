@@ -102,19 +102,12 @@ class BatchPlan:
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert: the first batch comes sooner
     def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
-        """The batches of all epochs from `first_epoch` on, without end, as int64 tensors [batch] of example numbers.
-
-        Its iterator can be checkpointed.
-        """
+        """Endless batches of example numbers, int64 [batch], from `first_epoch` on; its iterator can be saved."""
         return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(self._epoch_dataset)
 
     @tf.autograph.experimental.do_not_convert
     def epoch(self, epoch: int | tf.Variable) -> tf.data.Dataset:
-        """The batches of one epoch, as int64 tensors [batch] of example numbers.
-
-        Args:
-            epoch: a number, or a variable that is read each time the dataset is iterated.
-        """
+        """The batches of one epoch; `epoch` may be a variable, which is read each time the dataset is iterated."""
         dataset = tf.data.Dataset.range(1).flat_map(lambda _: self._epoch_dataset(tf.cast(epoch, tf.int64)))
         return dataset.apply(tf.data.experimental.assert_cardinality(self.batches_per_epoch))
 
@@ -198,12 +191,7 @@ def _batch_function(
 def epoch_batches(
     examples: Examples, plan: BatchPlan, epoch: int | tf.Variable, static_rows_multiple: int | None = None
 ) -> tf.data.Dataset:
-    """The batches of one epoch, the same that `training_batches` has there.
-
-    Args:
-        examples, plan, static_rows_multiple: as for `training_batches`.
-        epoch: a number, or a variable that is read each time the dataset is iterated.
-    """
+    """The batches that `training_batches` has in one epoch; see `BatchPlan.epoch`."""
     batch = _batch_function(examples, plan, 1, static_rows_multiple)
     return plan.epoch(epoch).map(batch, num_parallel_calls=1).prefetch(2)
 
@@ -212,18 +200,10 @@ def epoch_batches(
 def sorted_batches(
     examples: Examples, batch_size: int, static_shape: bool = False
 ) -> tuple[tf.data.Dataset, np.ndarray]:
-    """Every example once, sorted by length so that batches hold little padding.
+    """Batches of inputs, without labels, of every example once, sorted by length so that there is little padding.
 
-    Args:
-        examples: examples; their labels are left out.
-        batch_size: examples per batch.
-        static_shape: whether all batches have one shape; the last one then ends with rows of padding.
-
-    Returns:
-        Dataset of inputs, and int array [examples], the numbers of the examples in the order in which they come.
-
-    Raises:
-        ValueError: if a static shape is asked for and the examples have windows.
+    Returns the dataset, and the numbers of the examples in its order, int [examples]. With `static_shape` the last
+    batch ends with rows of padding; examples with windows raise ValueError.
     """
     order = np.argsort(examples.lengths, kind="stable")
 

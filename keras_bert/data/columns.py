@@ -31,27 +31,12 @@ def to_mapping(x: Any) -> Any:
 
 
 def text_columns(x: Any) -> dict[str, np.ndarray] | None:
-    """The texts in `x` as columns, or None if `x` holds no texts.
+    """The texts in `x` as object arrays by column name, or None if `x` holds no texts.
 
-    Args:
-        x: a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
-            (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Anything else is not texts.
-
-    Returns:
-        By column name, an object array of strings.
-
-    Raises:
-        ValueError: if the two columns of pairs differ in length, or a single text stands where a list is expected.
-        TypeError: if some of the items are not strings.
-
-    Example:
-
-    >>> list(text_columns(["a text", "another"]))
-    ['text']
-    >>> list(text_columns([("a question", "an answer")]))
-    ['text_a', 'text_b']
-    >>> text_columns({"token_ids": np.zeros([1, 2])}) is None
-    True
+    Texts are a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
+    (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Raises ValueError if the two columns of
+    pairs differ in length, or a single text stands where a list is expected, and TypeError if some items are not
+    strings.
     """
     x = to_mapping(x)
     if isinstance(x, Mapping):
@@ -76,25 +61,9 @@ def text_columns(x: Any) -> dict[str, np.ndarray] | None:
 
 
 def text_column(values: Iterable[str | bytes], name: str) -> np.ndarray:
-    """Checks texts and returns them as an object array [texts].
+    """Checks str or UTF-8 bytes, which error messages call `name`, and returns them as an object array [texts].
 
     A single text is refused: it would be split into letters.
-
-    Args:
-        values: list, array, Series or other iterable of str or UTF-8 bytes.
-        name: what error messages call the texts.
-
-    Raises:
-        ValueError: if it is a single text, has another shape than [texts], or UTF-8 cannot encode a text.
-        TypeError: if one is not a string.
-
-    Example:
-
-    >>> text_column(["a text", b"another"], "texts").tolist()
-    ['a text', b'another']
-    >>> text_column("a text", "texts")
-    Traceback (most recent call last):
-    ValueError: texts must be a list of texts, got a single one; pass ['a text']
     """
     values = to_mapping(values)
     if isinstance(values, (str, bytes)):

@@ -56,11 +56,7 @@ def service_batches(
 
 
 def parse_service_address(service: str) -> tuple[str, int]:
-    """Splits the address of a tf.data service into host and port; raises ValueError if it is malformed.
-
-    >>> parse_service_address("grpc://data.example:5050")
-    ('data.example', 5050)
-    """
+    """Splits the address of a tf.data service into host and port; raises ValueError if it is malformed."""
     address = split_address(service.removeprefix(_SCHEME)) if service.startswith(_SCHEME) else None
     if address is None:
         raise ValueError(

@@ -45,9 +45,10 @@ def read_examples(
     TSV has no quoting, as in GLUE; CSV has quotes around values with commas, quotes or line ends; both start with a
     line of column names. JSON Lines has an object on every line. Files are read in order, one row at a time.
 
-    Each example has the `line` on which it starts in its file, from 1. An empty text is a text. An empty label makes a
-    row invalid, except in multi-label data, where it means that no label applies. Labels are stripped of white space;
-    the JSON labels 1 and true become "1" and "true".
+    Each example is a dict `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs, where
+    `line` is the line on which it starts in its file, from 1. An empty text is a text. An empty label makes a row
+    invalid, except in multi-label data, where it means that no label applies. Labels are stripped of white space; the
+    JSON labels 1 and true become "1" and "true".
 
     Args:
         paths: File or files. A path that does not exist may be a glob pattern (`**` for any folders), whose files are
@@ -57,23 +58,11 @@ def read_examples(
         problem_type: One of `PROBLEM_TYPES`: whether a label is a name, several names, or a number.
         label_separator: Separator between labels in a multi-label TSV or CSV file. JSON has lists of labels.
         file_format: "tsv", "csv" or "jsonl". None derives it from the file name, which may end in `.gz`.
-        bad_rows: Policy for invalid rows; None raises an error for the first one.
+        bad_rows: Policy for invalid rows; None raises BadRowError for the first one.
         known_labels: Allowed labels; a row with another label is invalid. None allows all labels.
 
-    Returns:
-        Stream of dicts `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs.
-
-    Raises:
-        FileNotFoundError: if a file does not exist, or a pattern matches none.
-        ValueError: if the format of a file is unknown, it lacks a column, or it has no rows.
-        BadRowError: when an invalid row is read, unless `bad_rows` skips it.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.csv"
-    >>> _ = path.write_text('message,category\\n"Hello, you",greeting\\n')
-    >>> list(read_examples(path, text_columns="message", label_column="category"))
-    [{'text': 'Hello, you', 'label': 'greeting', 'line': 2}]
+    Raises FileNotFoundError if there is no such file, and ValueError if a file's format is unknown, or it lacks a
+    column or has no rows.
     """
     text_names = _check_text_columns(text_columns, label_column)
     if problem_type not in PROBLEM_TYPES:

@@ -14,18 +14,7 @@ Example = dict[str, Any]
 
 
 class ExampleStream(Generic[T]):
-    """Examples that are read again in each pass.
-
-    Args:
-        read: Function without arguments that returns a new iterator of examples.
-        name: Where the examples come from, for messages.
-
-    Example:
-
-    >>> stream = ExampleStream(lambda: iter([{"text": "a"}]), "a list")
-    >>> list(stream) == list(stream)
-    True
-    """
+    """Examples that `read` yields anew in each pass; `name` says in messages where they come from."""
 
     def __init__(self, read: Callable[[], Iterator[T]], name: str) -> None:
         self._read = read
@@ -47,12 +36,6 @@ def hold_out(examples: Iterable[T], fraction: float, seed: int) -> tuple[Example
     """Splits examples into a training set and a held-out set; each example is drawn by its index and the seed alone.
 
     Raises ValueError if `fraction` is not between 0 and 1, or one of the two sets would be empty.
-
-    Example:
-
-    >>> rest, held_out = hold_out([{"text": str(number)} for number in range(100)], fraction=0.2, seed=1)
-    >>> len(list(rest)), len(list(held_out))
-    (81, 19)
     """
     if not 0 < fraction < 1:
         raise ValueError(f"the fraction of examples to hold out must be between 0 and 1, got {fraction}")
@@ -75,18 +58,11 @@ def cross_validation_fold(
 ) -> tuple[ExampleStream[T], ExampleStream[T], ExampleStream[T]]:
     """Splits examples into training, development and test sets for one fold of a cross-validation.
 
-    The examples are shuffled and cut into `num_folds` parts. A fold is tested on the part with its index, the best
-    model is chosen on the next part (the first one for the last fold), and the others are trained on. CODAH is
+    The examples are shuffled and cut into `num_folds` parts, at least 3. A fold is tested on the part with its index,
+    the best model is chosen on the next part (the first one for the last fold), and the others are trained on. CODAH is
     evaluated this way (arXiv 1904.04365): its own folds, files in `data/cv_split` of Websail-NU/CODAH, are drawn
-    regardless of categories too, and have the same sizes but other questions.
-
-    `num_folds` is at least 3. Each set keeps the order of `examples`, which must be the same in each pass.
-
-    Example:
-
-    >>> train, dev, test = cross_validation_fold([{"text": letter} for letter in "abcdefghij"], fold=0, seed=1)
-    >>> [len(list(part)) for part in (train, dev, test)]
-    [6, 2, 2]
+    regardless of categories too, and have the same sizes but other questions. Each set keeps the order of `examples`,
+    which must be the same in each pass.
     """
     if num_folds < 3:
         raise ValueError(f"num_folds must be at least 3, for train, dev and test; got {num_folds}")

@@ -17,11 +17,8 @@ _MASKS = 2  # purpose of the random numbers, next to those of the order of examp
 class MaskedExamples:
     """Masks the tokens of batches in the graph; the mask is a function of seed, epoch and example.
 
-    Args:
-        examples: texts or pairs, one row each; their labels, if there are any, are those of next sentence prediction.
-        vocabulary: the wordpieces, in the order of their ids.
-        sequence_length: maximum length of a row, from which the number of predictions follows.
-        seed: seed of the masks.
+    Labels of `examples`, which have one row each, are those of next sentence prediction. The number of predictions
+    follows from `sequence_length`, the maximum length of a row.
     """
 
     has_windows = False

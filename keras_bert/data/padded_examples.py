@@ -15,11 +15,9 @@ _PER_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "seque
 class PaddedExamples:
     """Examples as padded arrays of ids, from which batches are assembled in the graph.
 
-    Args:
-        inputs: by name arrays [examples, ...], `token_ids` [examples, (choices,) length] among them.
-        labels: array [examples, ...], or a dict of such arrays, or None.
-        sample_weight: float array [examples] or None.
-        has_token_labels: whether labels are [examples, length].
+    `inputs` are arrays [examples, ...] by name, `token_ids` [examples, (choices,) length] among them; `labels` are an
+    array or a dict of arrays [examples, ...], with `has_token_labels` [examples, length]; `sample_weight` is a float
+    array [examples].
     """
 
     has_windows = False

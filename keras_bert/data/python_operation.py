@@ -20,12 +20,7 @@ _MAX_WAIT_SECONDS = 60.0
 def python_operation(
     function: Callable[..., Any], inputs: Sequence[tf.Tensor], dtypes: Sequence[tf.DType]
 ) -> list[tf.Tensor]:
-    """Calls a deterministic function of NumPy arrays in a pipeline; the results have unknown shapes.
-
-    >>> numbers = tf.data.Dataset.range(3).map(lambda n: python_operation(lambda n: n * n, [n], (tf.int64,)))
-    >>> [int(square) for (square,) in numbers]
-    [0, 1, 4]
-    """
+    """Calls a deterministic function of NumPy arrays in a pipeline; the results have unknown shapes."""
     return tf.numpy_function(lambda *arrays: _calls.call(function, arrays), inputs, dtypes, stateful=False)
 
 

@@ -14,25 +14,11 @@ def prepare_dataset(
     preprocessor: Callable[[Any], dict[str, tf.Tensor]] | None,
     encode_labels: Callable[[Any], Any],
 ) -> tf.data.Dataset:
-    """Converts a batched dataset of texts or ids into one of ids and numbers.
+    """Converts a batched dataset of texts or ids, `x`, `(x, y)` or `(x, y, sample_weight)`, to ids and numbers.
 
-    Args:
-        dataset: batches `x`, `(x, y)` or `(x, y, sample_weight)`; x is a string tensor [batch], a pair or a dict of
-            them, or a dict of id tensors [batch, length].
-        preprocessor: from texts to ids; None if the model takes ids only.
-        encode_labels: from a label tensor [batch] to numbers.
-
-    Returns:
-        Dataset of the same tuples, with ids and numbers.
-
-    Raises:
-        ValueError: if the dataset is not batched, or holds texts and there is no preprocessor.
-
-    Example:
-
-    >>> dataset = tf.data.Dataset.from_tensors(({"token_ids": [[2, 45, 3]]}, [1]))
-    >>> next(iter(prepare_dataset(dataset, None, lambda y: y + 1)))[1].numpy().tolist()
-    [2]
+    x is a string tensor [batch], a pair or a dict of them, or a dict of id tensors [batch, length]; `encode_labels`
+    turns a label tensor [batch] into numbers. Raises ValueError if the dataset is not batched, or holds texts and there
+    is no preprocessor.
     """
     spec = dataset.element_spec
     leaves = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
@@ -82,18 +68,10 @@ def _counting_long_texts(preprocessor: Any) -> Callable[[Any], dict[str, tf.Tens
 
 
 def encode_single_labels(labels: tf.Tensor, names: Sequence[str]) -> tf.Tensor:
-    """Encodes label names or numbers in the graph, checking that the model has them.
+    """Encodes label names or numbers, [batch] or [batch, 1], in the graph as int32 [batch].
 
-    Args:
-        labels: string or integer tensor [batch] or [batch, 1].
-        names: the labels in order.
-
-    Returns:
-        int32 tensor [batch].
-
-    Raises:
-        ValueError: on another shape or dtype.
-        tf.errors.InvalidArgumentError: when it runs on an unknown label.
+    Raises ValueError on another shape or dtype, and InvalidArgumentError when it runs on a label that is not in
+    `names`.
     """
     if labels.shape.rank not in (None, 1) and labels.shape[1:] != [1]:
         raise ValueError(f"single labels in a dataset must have the shape [batch], got {labels.shape}")
@@ -114,16 +92,10 @@ def encode_single_labels(labels: tf.Tensor, names: Sequence[str]) -> tf.Tensor:
 
 
 def encode_label_rows(labels: tf.Tensor, num_labels: int, is_binary: bool) -> tf.Tensor:
-    """Checks rows of numbers in the graph and returns them as float32 [batch, num_labels].
+    """Checks rows of numbers, [batch, num_labels] or [batch], in the graph; returns float32 [batch, num_labels].
 
-    Args:
-        labels: number tensor [batch, num_labels], or [batch] if there is one label.
-        num_labels: width of a row.
-        is_binary: whether only 0 and 1 are allowed.
-
-    Raises:
-        ValueError: on another width or dtype.
-        tf.errors.InvalidArgumentError: when it runs on numbers that are not allowed.
+    With `is_binary` only 0 and 1 are allowed. Raises ValueError on another width or dtype, and InvalidArgumentError
+    when it runs on numbers that are not allowed.
     """
     if num_labels == 1 and labels.shape.rank == 1:
         labels = labels[:, None]

@@ -37,18 +37,6 @@ class TokenizedExamples:
         token_counts: int array [examples], tokens of each text before truncation. Defaults to the lengths.
         pad_id: id of [PAD].
         num_choices: rows per example, one per choice; None if examples have no choices.
-
-    Raises:
-        ValueError: if the arrays do not fit together.
-
-    Example:
-
-    >>> examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], labels=np.array([0, 1]))
-    >>> len(examples), examples.lengths.tolist()
-    (2, [3, 2])
-    >>> inputs, labels = examples.batch(tf.constant([1, 0]))
-    >>> inputs["token_ids"].numpy().tolist(), labels.numpy().tolist()
-    ([[2, 3, 0], [2, 7, 3]], [1, 0])
     """
 
     def __init__(
@@ -93,14 +81,9 @@ class TokenizedExamples:
             raise ValueError(f"{num_rows} rows cannot be {self.num_choices} per example")
 
     def set_labels(self, labels: np.ndarray | None, sample_weight: np.ndarray | Sequence[float] | None = None) -> None:
-        """Sets labels, and how much each of them counts in the loss.
+        """Sets labels, and how much each of them counts in the loss; raises ValueError for a wrong number of them.
 
-        Args:
-            labels: as for the constructor.
-            sample_weight: float array [examples], or [tokens of all rows] for token labels; None counts all alike.
-
-        Raises:
-            ValueError: if there are other numbers of labels or weights.
+        `sample_weight` is [examples], or [tokens of all rows] for token labels; None counts all alike.
         """
         num_tokens = len(self._token_ids)
         if labels is not None and len(labels) not in (len(self), num_tokens):
@@ -175,17 +158,12 @@ class TokenizedExamples:
         return f"{checksum:08x}"
 
     def batch(self, indices: tf.Tensor, length_multiple: int = 1) -> Any:
-        """Assembles a batch; runs in `tf.data.Dataset.map`.
+        """Assembles `inputs`, `(inputs, labels)` or `(inputs, labels, sample_weight)`; runs in `tf.data.Dataset.map`.
 
-        Args:
-            indices: int tensor [batch], numbers of the examples.
-            length_multiple: rows are padded to the next multiple of it that holds the longest of them, but not beyond
-                the longest row of all examples.
-
-        Returns:
-            `inputs`, `(inputs, labels)` or `(inputs, labels, sample_weight)`, as far as there are any. Inputs are int32
-            tensors [rows, length] `token_ids`, `segment_ids`, `padding_mask`, with windows also `window_text_ids`
-            [rows]; with choices they are [examples, choices, length]. Token labels are [rows, length], -1 for padding.
+        Inputs are int32 [rows, length] `token_ids`, `segment_ids`, `padding_mask`, with windows also `window_text_ids`
+        [rows]; with choices they are [examples, choices, length]. Token labels are [rows, length], -1 for padding. Rows
+        are padded to the next multiple of `length_multiple` that holds the longest of them, but not beyond the longest
+        row of all examples.
         """
         rows, windows = self._rows(indices), {}
         if self.has_windows:
@@ -201,18 +179,10 @@ class TokenizedExamples:
         return (inputs, *rest) if rest else inputs
 
     def static_batch(self, indices: tf.Tensor, num_rows: int) -> Any:
-        """Assembles a batch of one static shape, as XLA wants it on a TPU.
+        """Assembles `(inputs, labels, sample_weight)`, or unlabelled inputs, of one static shape, for XLA on a TPU.
 
-        Args:
-            indices: int tensor [at most num_rows], numbers of the examples.
-            num_rows: rows of the batch; those beyond the examples are padding, with weight 0.
-
-        Returns:
-            `(inputs, labels, sample_weight)`, or the inputs alone if there are no labels: tensors [num_rows, length of
-            the longest row of all examples, rounded up to a multiple of 8], and float32 [num_rows].
-
-        Raises:
-            ValueError: with windows, whose number differs between texts.
+        Tensors are [num_rows, length of the longest row of all examples, rounded up to a multiple of 8]; rows beyond
+        the examples are padding, with weight 0. Raises ValueError with windows, whose number differs between texts.
         """
         if self.has_windows:
             raise ValueError("a batch of windows has no static shape; use long_texts='truncate'")
@@ -273,23 +243,10 @@ def tokenize_examples(
     preprocessor: BertPreprocessor,
     encode_labels: Callable[[list[Any]], np.ndarray] | None = None,
 ) -> TokenizedExamples:
-    """Tokenizes a stream of examples and keeps ids, lengths and labels.
+    """Tokenizes a stream of dicts with `text`, or `text_a` and `text_b`, and keeps ids, lengths and labels.
 
-    Args:
-        examples: dicts with `text`, or `text_a` and `text_b`, and `label` if `encode_labels` is given.
-        preprocessor: makes the ids.
-        encode_labels: from a list of labels to an array of numbers; None leaves labels out.
-
-    Raises:
-        ValueError: if there are no examples, or they have other names.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad"], lower_case=True)
-    >>> preprocessor = keras_bert.BertPreprocessor(tokenizer)
-    >>> examples = [{"text": "good", "label": 1}, {"text": "bad bad", "label": 0}]
-    >>> tokenize_examples(examples, preprocessor, np.array).lengths.tolist()
-    [3, 4]
+    `encode_labels` turns a list of the dicts' `label`s into an array of numbers; None leaves labels out. Raises
+    ValueError if there are no examples, or they have other names.
     """
     parts: list[Any] = []
     examples = iter(examples)
@@ -313,29 +270,11 @@ def tokenize_examples(
 
 
 def tokenize_choices(
-    prompts: Any,
-    choices: Any,
-    preprocessor: BertPreprocessor,
-    labels: Sequence[int] | None = None,
+    prompts: Any, choices: Any, preprocessor: BertPreprocessor, labels: Sequence[int] | None = None
 ) -> TokenizedExamples:
     """Tokenizes prompts with their choices, one row per pair (paper, section 4.4).
 
-    Args:
-        prompts: a text per question.
-        choices: at least two texts per question, the same number for all.
-        preprocessor: makes the ids.
-        labels: the index of each question's right choice, or None.
-
-    Raises:
-        ValueError: if the numbers of prompts, choices and labels do not fit, or a label is not the index of a choice.
-        TypeError: if a prompt or choice is not a string.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "rains"], lower_case=True)
-    >>> examples = tokenize_choices(["it"], [["rains", "it"]], keras_bert.BertPreprocessor(tokenizer), [0])
-    >>> examples.batch(tf.constant([0]))[0]["token_ids"].numpy().tolist()
-    [[[2, 4, 3, 5, 3], [2, 4, 3, 4, 3]]]
+    Every prompt has at least two choices, the same number for all; `labels` are the indices of the right ones.
     """
     prompts, choices = text_column(prompts, "prompt"), list(choices)
     if not len(prompts) == len(choices) == (len(prompts) if labels is None else len(labels)):
@@ -400,12 +339,7 @@ def flatten_rows(packed: Mapping[str, tf.Tensor], vocab_size: int) -> tuple[np.n
 
 
 def log_long_texts(token_counts: np.ndarray, preprocessor: BertPreprocessor) -> int:
-    """Warns of texts that are longer than the model takes, and returns their number.
-
-    Args:
-        token_counts: int array [texts], tokens of each before truncation, special tokens included.
-        preprocessor: what truncates them or splits them into windows.
-    """
+    """Warns of texts with more tokens, special ones included, than the model takes; returns their number."""
     num_long = int(np.sum(np.asarray(token_counts) > preprocessor.sequence_length))
     if num_long:
         is_truncated = getattr(preprocessor, "long_texts", "truncate") == "truncate"

@@ -20,31 +20,16 @@ _CHUNK_SIZE = 2048
 class TokenizedQuestions(NamedTuple):
     """Windows of questions, and their positions in the contexts.
 
-    Args:
-        questions: The questions.
-        windows: Rows `[CLS] question [SEP] window [SEP]`; their labels, for training, are int32 [windows, 2]: the first
-            and last position of the answer in the row, or 0 and 0 if the window lacks it.
-        rows: Int array [windows], ascending, the index of each window's question.
-        context_starts: Int array [windows], the position in its row at which the context starts.
-        words: Int array [tokens of all contexts], the word of each token, one window after another.
-        is_max_context: Bool array [tokens of all contexts], whether no other window has more context for the token.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "where", "in", "paris"], True)
-    >>> question = SquadQuestion("q1", "Where", "In Paris", ("Paris",), False, 1, 1)
-    >>> preprocessor = keras_bert.BertQuestionPreprocessor(tokenizer, sequence_length=12, stride=4, max_query_length=4)
-    >>> tokenized = tokenize_questions([question], preprocessor, to_train=True)
-    >>> tokenized.windows.labels.tolist(), tokenized.words.tolist()
-    ([[4, 4]], [0, 1])
+    The windows are rows `[CLS] question [SEP] window [SEP]`; their labels, for training, are int32 [windows, 2]: the
+    first and last position of the answer in the row, or 0 and 0 if the window lacks it.
     """
 
     questions: list[SquadQuestion]
     windows: TokenizedExamples
-    rows: np.ndarray
-    context_starts: np.ndarray
-    words: np.ndarray
-    is_max_context: np.ndarray
+    rows: np.ndarray  # int [windows], ascending: the index of each window's question
+    context_starts: np.ndarray  # int [windows]: the position in its row at which the context starts
+    words: np.ndarray  # int [tokens of all contexts]: the word of each token, one window after another
+    is_max_context: np.ndarray  # bool [tokens of all contexts]: whether no other window has more context for the token
 
     @property
     def context_lengths(self) -> np.ndarray:
@@ -73,11 +58,7 @@ def tokenize_questions(
         np.concatenate, zip(*parts, strict=True)
     )
     windows = TokenizedExamples(
-        ids,
-        row_lengths,
-        first_segments,
-        labels=labels[0] if to_train else None,
-        pad_id=preprocessor.tokenizer.pad_id,
+        ids, row_lengths, first_segments, labels=labels[0] if to_train else None, pad_id=preprocessor.tokenizer.pad_id
     )
     return TokenizedQuestions(all_questions, windows, rows, first_segments, words, is_max_context)
 

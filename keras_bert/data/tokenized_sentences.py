@@ -15,26 +15,12 @@ _CHUNK_SIZE = 1024
 
 
 class TokenizedSentences(NamedTuple):
-    """Windows of sentences, and the positions at which their words are read.
+    """Windows of sentences, and the positions at which their words are read."""
 
-    Args:
-        windows: Rows `[CLS] window [SEP]`; labels, if any, are those of tokens.
-        lengths: Int array [sentences], the number of words of each.
-        word_windows: Int array [words of all sentences], the row in which a word is read.
-        word_positions: Int array [words of all sentences], its position in that row.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "in", "paris"], lower_case=True)
-    >>> tokenized = tokenize_sentences([["In", "Paris"]], keras_bert.BertWordPreprocessor(tokenizer), [[0, 1]])
-    >>> tokenized.windows.labels.tolist(), tokenized.word_positions.tolist()
-    ([-1, 0, 1, -1], [1, 2])
-    """
-
-    windows: TokenizedExamples
-    lengths: np.ndarray
-    word_windows: np.ndarray
-    word_positions: np.ndarray
+    windows: TokenizedExamples  # rows `[CLS] window [SEP]`; labels, if any, are those of tokens
+    lengths: np.ndarray  # int [sentences]: the number of words of each
+    word_windows: np.ndarray  # int [words of all sentences]: the row in which a word is read
+    word_positions: np.ndarray  # int [words of all sentences]: its position in that row
 
     def split_by_sentence(self, values: np.ndarray) -> list[np.ndarray]:
         """Splits an array [words of all sentences, ...] into one array per sentence."""

@@ -19,25 +19,12 @@ _NO_UNIT = -1
 
 
 class TokenizedUnits(NamedTuple):
-    """The ids of texts or pairs, and the unit of each token.
+    """The ids of texts or pairs, and the unit of each token."""
 
-    Args:
-        examples: One row per text.
-        numbers: Int32 array [tokens of all texts], the index of the token's unit in its text, from 0, ascending; -1 for
-            tokens without a unit.
-        names: The units of each text by their index, up to the last one that has a token.
-
-    Example:
-
-    >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing"], lower_case=True)
-    >>> units = tokenize_units({"text": ["Playing"]}, keras_bert.BertPreprocessor(tokenizer), "words")
-    >>> units.numbers.tolist(), units.names
-    ([-1, 0, 0, -1], [['Playing']])
-    """
-
-    examples: TokenizedExamples
+    examples: TokenizedExamples  # one row per text
+    # int32 [tokens of all texts]: the index of the token's unit in its text, from 0, ascending; -1 for no unit.
     numbers: np.ndarray
-    names: list[list[str]]
+    names: list[list[str]]  # the units of each text by their index, up to the last one that has a token
 
 
 def tokenize_units(

@@ -44,22 +44,12 @@ ReadFile = Callable[[Any], tf.data.Dataset]
 
 @dataclasses.dataclass(frozen=True)
 class WorkerEpochs:
-    """The worker that reads the input, and the epochs it reads.
-
-    Args:
-        worker_index: Index of this worker, from 0.
-        num_workers: Number of workers.
-        first_epoch: Index of the first epoch, from 0.
-        epochs: Number of epochs; None repeats the input without end.
-
-    Raises:
-        ValueError: if a number is out of range.
-    """
+    """The worker that reads the input, and the epochs it reads; all numbers start at 0."""
 
     worker_index: int = 0
     num_workers: int = 1
     first_epoch: int = 0
-    epochs: int | None = None
+    epochs: int | None = None  # None repeats the input without end
 
     def __post_init__(self) -> None:
         check_positive(num_workers=self.num_workers, epochs=self.epochs)
@@ -116,28 +106,9 @@ def worker_records(
         shuffle_buffer: Number of records in a group that is shuffled; None does not shuffle records. Up to three groups
             are in memory. Records must have a fixed shape: shuffle serialized records, and parse them afterwards.
 
-    Returns:
-        Dataset of the elements that `read_file` gives. tf.distribute does not shard it again.
-
-    Raises:
-        FileNotFoundError: if a file does not exist.
-        TypeError: if `paths` is a single path, or `read_file` does not return a dataset.
-        ValueError: if there are no files, a file is given twice, the first file of this worker cannot be read, a number
-            is out of range, records are to be shuffled without a seed or have no fixed shape, or an endless dataset
-            would have no record.
-
-    Example:
-
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in ("a", "b", "c"):
-    ...     _ = (folder / name).write_text(f"{name}1\\n{name}2\\n")
-    >>> for worker in range(2):
-    ...     records = worker_records(
-    ...         folder.glob("*"), tf.data.TextLineDataset, WorkerEpochs(worker, num_workers=2, epochs=1)
-    ...     )
-    ...     [record.decode() for record in records.as_numpy_iterator()]
-    ['a1', 'c1', 'a2']
-    ['b1', 'c2', 'b2']
+    Returns the elements that `read_file` gives, in a dataset that tf.distribute does not shard again. Raises
+    FileNotFoundError if a file does not exist, TypeError if `paths` is a single path, or `read_file` does not return a
+    dataset, and ValueError if files or numbers do not fit, or an endless dataset would have no record.
     """
     check_positive(cycle_length=cycle_length, shuffle_buffer=shuffle_buffer)
     if shuffle_buffer is not None and seed is None:

@@ -11,14 +11,7 @@ from absl import logging
 
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
 from keras_bert.finetuning.plots import draw_confusion_matrix
-from keras_bert.finetuning.task import (
-    FineTuningTask,
-    Metrics,
-    TaskData,
-    by_split,
-    describe_data,
-    skip_if_read_only,
-)
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
 from keras_bert.metrics.classification import classification_report, multi_label_report
 from keras_bert.metrics.correlation import regression_report
 from keras_bert.models.classifier import BertClassifier

@@ -23,14 +23,7 @@ DATA_MODES = ("train", "eval", "predict")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueSettings(DataSettings):
-    """Which task of GLUE, and where its data are.
-
-    Example:
-
-    >>> from keras_bert.finetuning.glue import GlueSettings
-    >>> GlueSettings(task="rte", data_dir="glue").data_source
-    'files'
-    """
+    """Which task of GLUE, and where its data are."""
 
     task: str = setting(REQUIRED, "The task.", choices=tuple(GLUE_TASKS))
     data_dir: str | None = setting(

@@ -14,13 +14,7 @@ from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_choices
 from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import (
-    FineTuningTask,
-    Metrics,
-    TaskData,
-    by_split,
-    describe_data,
-)
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy
 from keras_bert.models.multiple_choice import BertMultipleChoice
@@ -64,12 +58,7 @@ class MultipleChoiceSettings(DataSettings):
 
 
 class MultipleChoiceTask(FineTuningTask):
-    """SWAG's task (paper, section 4.4) on any questions with the same number of choices.
-
-    Args:
-        settings: of which the run's configuration records the fold.
-        data: `MultipleChoiceQuestion`s.
-    """
+    """SWAG's task (paper, section 4.4) on `MultipleChoiceQuestion`s with the same number of choices."""
 
     head = CHOICE_HEAD
     sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}

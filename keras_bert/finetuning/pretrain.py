@@ -12,12 +12,7 @@ import tensorflow as tf
 
 from keras_bert.finetuning.model_card import model_card
 from keras_bert.finetuning.plots import draw_training_curve
-from keras_bert.finetuning.pretraining_data import (
-    Instances,
-    PretrainingData,
-    evaluation_batches,
-    pretraining_batches,
-)
+from keras_bert.finetuning.pretraining_data import Instances, PretrainingData, evaluation_batches, pretraining_batches
 from keras_bert.finetuning.pretraining_recipe import PretrainingRecipe
 from keras_bert.finetuning.run_models import MODEL_FOLDER, RESULTS_NAME, resolve_checkpoint
 from keras_bert.finetuning.runtime import RuntimeSettings

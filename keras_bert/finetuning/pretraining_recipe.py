@@ -18,13 +18,7 @@ _PHASE = re.compile(r"([1-9][0-9]*):([1-9][0-9]*):([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a pre-training in which all rows have one length.
-
-    Args:
-        sequence_length: tokens per row.
-        steps: training steps.
-        batch_size: rows per batch, over all devices.
-    """
+    """A part of a pre-training with one sequence length; `batch_size` counts the rows on all devices."""
 
     sequence_length: int
     steps: int

@@ -23,14 +23,7 @@ from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
 from keras_bert.finetuning.run_models import saved_results
 from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import (
-    FineTuningTask,
-    Metrics,
-    TaskData,
-    by_split,
-    describe_data,
-    skip_if_read_only,
-)
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.squad_scores import VERSIONS, squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
@@ -68,15 +61,7 @@ class QuestionAnsweringSettings(DataSettings):
 
 
 class QuestionAnsweringTask(FineTuningTask):
-    """SQuAD's task (paper, sections 4.2 and 4.3), version 1.1 or 2.0.
-
-    Args:
-        settings: with the version.
-        data: `SquadQuestion`s.
-
-    Raises:
-        ValueError: if the settings have no version.
-    """
+    """SQuAD's task (paper, sections 4.2 and 4.3) on `SquadQuestion`s, version 1.1 or 2.0."""
 
     head = "spans"
     has_dropout = False  # google-research/bert, run_squad.py

@@ -41,14 +41,10 @@ class TaskData:
 class FineTuningTask:
     """A task as `keras_bert.fine_tune` takes it, on given data.
 
-    A subclass loads the model (`load_model`), tokenizes (`training_examples`), computes metrics (`split_metrics`), and
-    reports, predicts and exports (`configuration`, `report`, `write_predictions`, `export`).
-
-    Args:
-        name: for the results.
-        score: the metric that says which model is best, of which more is better.
-        data: the examples.
-        models_of: names of the tasks whose trained models this task takes as its own; default: its own name.
+    A subclass loads the model (`load_model`), tokenizes (`tokenize_split`), computes metrics (`split_metrics`), and
+    reports, predicts and exports (`configuration`, `report`, `write_predictions`, `export`). `score` is the metric that
+    says which model is best, of which more is better; `models_of` names the tasks whose trained models this task takes
+    as its own, by default itself.
     """
 
     settings_class: type[Settings]  # of `from_settings`
@@ -69,14 +65,8 @@ class FineTuningTask:
     def from_settings(cls, settings: Any, modes: Collection[str], seed: int = 1) -> FineTuningTask:
         """Reads the data that the modes need; labels that are not given are those of the training file.
 
-        Args:
-            settings: files and how to read them, of the class's `settings_class`.
-            modes: those of "train", "eval", "predict" and "export" that `keras_bert.fine_tune` is called with.
-            seed: of examples that are held out; the recipe's seed.
-
-        Raises:
-            FileNotFoundError: if a file is missing.
-            ValueError: if settings, files, columns or labels do not fit.
+        `settings` are of the class's `settings_class`; `seed` is that of held-out examples, the recipe's. Raises
+        FileNotFoundError if a file is missing, and ValueError if settings, files, columns or labels do not fit.
         """
         raise NotImplementedError
 

@@ -27,14 +27,7 @@ _SCORES = {SINGLE_LABEL: "accuracy", MULTI_LABEL: "micro_f1", REGRESSION: "pears
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextClassificationSettings(DataSettings):
-    """A user's files and how to read them.
-
-    Example:
-
-    >>> from keras_bert.finetuning.text_classification import TextClassificationSettings
-    >>> TextClassificationSettings(train_file=("train.csv",), text_column="message").columns
-    ('message',)
-    """
+    """A user's files and how to read them."""
 
     train_file: tuple[str, ...] = files_setting(
         "File to train on, or a pattern; repeat the flag for several. TSV, CSV or JSON Lines.", "train", "eval"
@@ -79,12 +72,7 @@ class TextClassificationSettings(DataSettings):
 
 
 class TextClassification(ClassificationTask):
-    """Classification or regression of a user's files; `from_settings` reads them.
-
-    Args:
-        settings: with the labels.
-        data: the examples.
-    """
+    """Classification or regression of a user's files; `from_settings` reads them."""
 
     def __init__(self, settings: TextClassificationSettings, data: TaskData) -> None:
         super().__init__(

@@ -13,14 +13,7 @@ from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conl
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_sentences import TokenizedSentences
 from keras_bert.finetuning.settings import DataSettings, files_setting, setting
-from keras_bert.finetuning.task import (
-    FineTuningTask,
-    Metrics,
-    TaskData,
-    by_split,
-    describe_data,
-    skip_if_read_only,
-)
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.entity_scores import tagging_metrics, tagging_report
 from keras_bert.models.token_classifier import BertTokenClassifier
@@ -49,11 +42,9 @@ class TokenClassificationSettings(DataSettings):
 
 
 class TokenClassificationTask(FineTuningTask):
-    """CoNLL-2003's task (paper, section 5.3), and any other in which every word has a tag.
+    """CoNLL-2003's task (paper, section 5.3) on `TaggedSentence`s, and any other in which every word has a tag.
 
-    Args:
-        settings: with the tags' scheme, and `labels`, where None takes those of the model.
-        data: `TaggedSentence`s.
+    Without `labels` in the settings, the tags are those of the model.
     """
 
     head = TOKEN_HEAD

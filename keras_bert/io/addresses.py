@@ -15,11 +15,7 @@ _HTTP2_FRAME_HEADER_SIZE, _HTTP2_SETTINGS = 9, 4
 
 
 def split_address(address: str) -> tuple[str, int] | None:
-    """Splits `host:port`, where an IPv6 host is in brackets; returns None for a malformed address.
-
-    >>> split_address("[::1]:2222")
-    ('::1', 2222)
-    """
+    """Splits `host:port`, where an IPv6 host is in brackets; returns None for a malformed address."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 1 <= int(match[2]) <= 65535:
         return None
@@ -43,12 +39,9 @@ def is_loopback(host: str) -> bool:
 
 
 def restrict_to_loopback() -> None:
-    """Makes the listening sockets of this process refuse connections from other machines.
+    """Makes the listening sockets of this process refuse connections from other machines, or raises OSError.
 
     For servers such as those of TensorFlow, which listen on all network interfaces and offer no choice. Linux only.
-
-    Raises:
-        OSError: if the operating system cannot do it.
     """
     if not hasattr(socket, "SO_BINDTODEVICE"):
         raise OSError(errno.ENOTSUP, "only Linux can restrict a listening socket to an interface")

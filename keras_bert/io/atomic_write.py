@@ -25,17 +25,8 @@ UNFINISHED_MARK = ".unfinished-"
 def atomic_path(path: PathLike, overwrite: bool = False) -> Iterator[Path]:
     """Yields a temporary path to write a file to; flushes the file to disk and renames it to `path` at the end.
 
-    Missing parent folders are created.
-
-    Raises FileExistsError, before or after the block, if the file exists and `overwrite` is False.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "numbers.bin"
-    >>> with atomic_path(path) as unfinished:
-    ...     _ = unfinished.write_bytes(b"123")
-    >>> path.read_bytes()
-    b'123'
+    Missing parent folders are created. Raises FileExistsError, before or after the block, if the file exists and
+    `overwrite` is False.
     """
     path = Path(path)
     _check_is_free(path, overwrite)

@@ -18,9 +18,8 @@ def look_up_each(look_up: Callable[[str], T], paths: Iterable[str]) -> list[T]:
 def matching_files(patterns: Iterable[str]) -> list[str]:
     """Expands glob patterns on any file system of `tf.io.gfile`; a path that exists is not taken for a pattern.
 
-    The files of each pattern are sorted; `**` is not supported.
-
-    Raises FileNotFoundError if a pattern matches no file, or a path is a folder.
+    The files of each pattern are sorted; `**` is not supported. Raises FileNotFoundError if a pattern matches no file,
+    or a path is a folder.
     """
     import tensorflow as tf  # only this function of the module needs it
 

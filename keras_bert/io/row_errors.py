@@ -14,11 +14,7 @@ _MAX_QUOTED_LENGTH = 80
 
 
 class BadRowError(ValueError):
-    """A row of a file that cannot be used. `line` counts from 1.
-
-    >>> str(BadRowError("train.tsv", 3, "has 1 column instead of 2"))
-    'train.tsv, line 3: has 1 column instead of 2'
-    """
+    """A row of a file that cannot be used. `line` counts from 1."""
 
     def __init__(self, file: PathLike, line: int, reason: str) -> None:
         super().__init__(str(file), line, reason)
@@ -35,16 +31,6 @@ class BadRows:
 
     One object may serve several files and several passes over them. A row that is reported again is not counted again,
     because files are always read from start to end.
-
-    Args:
-        skip: Whether to skip such rows instead of raising an error.
-
-    Example:
-
-    >>> bad_rows = BadRows(skip=True)
-    >>> bad_rows.report("train.tsv", 3, "has 1 column instead of 2")
-    >>> bad_rows.count, bad_rows.count_by_file
-    (1, {'train.tsv': 1})
     """
 
     def __init__(self, skip: bool = False) -> None:
@@ -65,11 +51,7 @@ class BadRows:
     def report(self, file: PathLike, line: int, reason: str, row: int | None = None) -> None:
         """Reports a row that cannot be used; raises `BadRowError` unless such rows are skipped.
 
-        Args:
-            file: Name of the file.
-            line: Line on which the row starts, from 1.
-            reason: What is wrong with the row.
-            row: Index of the row, where several may be on one line; None for the line.
+        `line` is the one on which the row starts, from 1; `row` is its index where several rows may be on one line.
         """
         if not self.skip:
             advice = "correct the row, or skip such rows (skip_bad_rows)"
@@ -91,11 +73,7 @@ class BadRows:
 
 
 def quotation(value: Any) -> str:
-    """Formats a value from a file for an error message: escaped and abbreviated.
-
-    >>> quotation("a\\tb")
-    "'a\\\\tb'"
-    """
+    """Formats a value from a file for an error message: escaped and abbreviated."""
     abbreviation = reprlib.Repr()
     abbreviation.maxstring = abbreviation.maxother = _MAX_QUOTED_LENGTH
     return abbreviation.repr(value)

@@ -15,11 +15,7 @@ _AVERAGES = ("macro", "micro", "weighted")
 
 
 def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
-    """Computes the fraction of examples whose class is predicted (GLUE, arXiv 1804.07461, table 1).
-
-    >>> accuracy([0, 1, 1, 0], [0, 1, 0, 0])
-    0.75
-    """
+    """Computes the fraction of examples whose class is predicted (GLUE, arXiv 1804.07461, table 1)."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(*_as_classes(labels, predictions)))
@@ -33,11 +29,7 @@ def f1(labels: ArrayLike, predictions: ArrayLike) -> float:
 
 
 def macro_f1(labels: ArrayLike, predictions: ArrayLike, num_classes: int) -> float:
-    """Computes the unweighted mean of the classes' F1.
-
-    >>> macro_f1([0, 0, 1, 1], [0, 0, 1, 1], num_classes=4)
-    0.5
-    """
+    """Computes the unweighted mean of the classes' F1."""
     labels, predictions = _as_classes(labels, predictions, num_classes)
     return _average_scores(labels, predictions, num_classes)["macro"]["f1"]
 
@@ -58,10 +50,6 @@ def classification_report(labels: ArrayLike, predictions: ArrayLike, label_names
     The result has `examples`, `accuracy`, `matthews_correlation`; `macro`, `micro`, `weighted`, each a dict of
     `precision`, `recall`, `f1`; `per_class`, such a dict with `support` for each name; `label_names`; and
     `confusion_matrix`, lists of ints [true][predicted].
-
-    >>> report = classification_report([0, 1, 1, 0], [0, 1, 0, 0], ["negative", "positive"])
-    >>> report["per_class"]["positive"]
-    {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666, 'support': 2}
     """
     from sklearn.metrics import confusion_matrix
 
@@ -84,10 +72,6 @@ def multi_label_report(labels: ArrayLike, predictions: ArrayLike, label_names: S
     The result has `examples`; `subset_accuracy`, the fraction of examples with all labels right; `macro`, `micro`,
     `weighted`, each a dict of `precision`, `recall`, `f1`; `per_label`, such a dict with `support` and `counts` (ints
     [true][predicted] of 0 and 1) for each name; and `label_names`.
-
-    >>> report = multi_label_report([[1, 0], [1, 1]], [[1, 0], [0, 1]], ["billing", "urgent"])
-    >>> report["subset_accuracy"], report["per_label"]["billing"]["counts"]
-    (0.5, [[0, 0], [1, 1]])
     """
     from sklearn.metrics import multilabel_confusion_matrix
 

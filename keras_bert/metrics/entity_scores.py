@@ -25,10 +25,6 @@ def tagging_metrics(
 
     Entities have `precision`, `recall`, `f1`, `macro_f1` (the mean over types) and `token_accuracy`; plain tags have
     `token_accuracy` and `macro_f1`.
-
-    >>> scores = tagging_metrics([["B-person", "I-person", "O", "B-place"]], [["B-person", "I-person", "O", "O"]])
-    >>> scores["precision"], scores["recall"], scores["macro_f1"], scores["token_accuracy"]
-    (1.0, 0.5, 0.5, 0.75)
     """
     report = tagging_report(true_tags, predicted_tags, scheme, strict)
     metrics = {"macro_f1": report["macro"]["f1"], "token_accuracy": report["token_accuracy"]}
@@ -50,12 +46,6 @@ def tagging_report(
     The result has `sentences`, `tokens` and `token_accuracy`. Entities add `micro` and `macro`, each a dict of
     `precision`, `recall`, `f1`, and `per_type`, such a dict with `support` for each type. Plain tags add what
     `classification_report` returns for the tags that occur, sorted.
-
-    >>> report = tagging_report([["B-person", "I-person"]], [["I-person", "I-person"]])
-    >>> report["per_type"]
-    {'person': {'precision': 1.0, 'recall': 1.0, 'f1': 1.0, 'support': 1}}
-    >>> tagging_report([["B-person", "I-person"]], [["I-person", "I-person"]], strict=True)["micro"]["f1"]
-    0.0
     """
     if scheme not in SCHEMES:
         raise ValueError(f"unknown scheme {scheme!r}; allowed are {list(SCHEMES)}")

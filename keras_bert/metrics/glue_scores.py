@@ -18,11 +18,7 @@ METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
 
 
 def glue_metrics(names: Sequence[str], labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """Computes the named scores, in the order of the names.
-
-    >>> glue_metrics(["accuracy", "f1"], [0, 1, 1, 0], [0, 1, 0, 0])
-    {'accuracy': 0.75, 'f1': 0.6666666666666666}
-    """
+    """Computes the named scores, in the order of the names."""
     if isinstance(names, str) or any(name not in METRICS for name in names):
         raise ValueError(f"names must be a list of some of {list(METRICS)}; got {names!r}")
     return {name: METRICS[name](labels, predictions) for name in names}

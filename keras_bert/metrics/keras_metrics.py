@@ -322,11 +322,6 @@ class TokenAccuracy(keras.metrics.Metric):
 
     `y_true` are int labels `[batch, length]`, -1 for tokens without a label; `y_pred` are logits `[batch, length,
     labels]`; `sample_weight` are weights `[batch]`, or None.
-
-    >>> metric = TokenAccuracy()
-    >>> metric.update_state([[-1, 1, 0, -1]], [[[9.0, 0.0], [1.0, 2.0], [1.0, 2.0], [9.0, 0.0]]])
-    >>> float(metric.result())
-    0.5
     """
 
     def __init__(self, name: str = "token_accuracy", dtype: str | None = None) -> None:

@@ -9,9 +9,6 @@ def pretraining_metrics(sums: Mapping[str, float]) -> dict[str, float]:
 
     `sums` has for each loss term the weighted sums `<term>_loss` and `<term>_correct`, and `<term>_weight`, the sum of
     the weights. A term whose weights sum to 0 has NaN.
-
-    >>> pretraining_metrics({"masked_lm_loss": 4.0, "masked_lm_correct": 1.0, "masked_lm_weight": 2.0})
-    {'masked_lm_loss': 2.0, 'masked_lm_accuracy': 0.5, 'perplexity': 7.38905609893065}
     """
     metrics = {}
     for term in (name.removesuffix("_weight") for name in sums if name.endswith("_weight")):

@@ -20,11 +20,7 @@ class QuestionScore(NamedTuple):
 
 
 def normalize_answer(text: str) -> str:
-    """Normalizes an answer as the official scripts do: lower case, no ASCII punctuation, no English articles.
-
-    >>> normalize_answer(" The Battle of  Hastings. ")
-    'battle of hastings'
-    """
+    """Normalizes an answer as the official scripts do: lower case, no ASCII punctuation, no English articles."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
@@ -33,11 +29,6 @@ def score_answer(prediction: str, answers: Sequence[str], version: str = "1.1") 
 
     Under version 2.0 right answers that consist of articles and punctuation are ignored, and a question without right
     answers is unanswerable.
-
-    >>> score_answer("in the year 1066", ["1066", "year 1066"])
-    QuestionScore(exact_match=0.0, f1=0.8)
-    >>> score_answer("", [], version="2.0")
-    QuestionScore(exact_match=1.0, f1=1.0)
     """
     _check_version(version)
     right = [normalize_answer(answer) for answer in answers]
@@ -93,10 +84,6 @@ def squad_metrics(
     Differs from evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer in names (`exact_match` under both
     versions, `has_answer_f1` for `HasAns_f1`), in fractions instead of percentages, and in a question without a
     prediction, which scores 0 under version 2.0 as it does under 1.1.
-
-    >>> scores = squad_metrics({"q1": "Paris", "q2": "Rome"}, {"q1": ["Paris"], "q2": ["in London"]})
-    >>> scores["exact_match"], scores["total"]
-    (0.5, 2)
     """
     _check_version(version)
     _check_null_odds(answers, version, null_odds, null_threshold)

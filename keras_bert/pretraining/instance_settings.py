@@ -11,40 +11,18 @@ _NUM_SPECIAL_TOKENS = {"nsp": 3, "sop": 3, "none": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """How text becomes instances. The defaults are those of google-research/bert `create_pretraining_data.py`.
+    """How text becomes instances. The defaults are those of google-research/bert `create_pretraining_data.py`."""
 
-    Args:
-        sequence_length: Maximum number of tokens, `[CLS]` and `[SEP]` included; at least 5.
-        max_predictions: Maximum number of masked tokens per instance.
-        seed: Seed of all random choices.
-        next_sentence: `"nsp"` (actual or random next sentences), `"sop"` (sentences in order or swapped) or `"none"`
-            (one segment); see `keras_bert.pretraining.instances.choose_segments`.
-        short_sequence_rate: Fraction of documents whose instances are made shorter.
-        fill_to_length: Whether a segment holds as many sentences as fit. False makes pairs of single sentences.
-        masking_rate: Fraction of tokens that are masked (arXiv 1810.04805, section 3.1).
-        whole_words: Whether all wordpieces of a word are masked together.
-        mask_token_rate: Fraction of the masked tokens that are replaced by `[MASK]`.
-        random_token_rate: Fraction of the masked tokens that are replaced by a random token. The rest is unchanged.
-
-    Raises:
-        ValueError: If a number is out of range, or `fill_to_length` is False with single segments.
-
-    Example:
-
-    >>> InstanceSettings(sequence_length=512, max_predictions=77).masking_rate
-    0.15
-    """
-
-    sequence_length: int = 128
-    max_predictions: int = 20
-    seed: int = 12345
-    next_sentence: str = "nsp"
-    short_sequence_rate: float = 0.1
-    fill_to_length: bool = True
-    masking_rate: float = 0.15
-    whole_words: bool = False
-    mask_token_rate: float = 0.8
-    random_token_rate: float = 0.1
+    sequence_length: int = 128  # maximum number of tokens, [CLS] and [SEP] included; at least 5
+    max_predictions: int = 20  # maximum number of masked tokens per instance
+    seed: int = 12345  # of all random choices
+    next_sentence: str = "nsp"  # actual or random next sentences; "sop": in order or swapped; "none": one segment
+    short_sequence_rate: float = 0.1  # fraction of documents whose instances are made shorter
+    fill_to_length: bool = True  # whether a segment holds as many sentences as fit; else pairs of single sentences
+    masking_rate: float = 0.15  # fraction of tokens that are masked (arXiv 1810.04805, section 3.1)
+    whole_words: bool = False  # whether all wordpieces of a word are masked together
+    mask_token_rate: float = 0.8  # fraction of the masked tokens that are replaced by [MASK]
+    random_token_rate: float = 0.1  # fraction replaced by a random token; the rest is unchanged
 
     def __post_init__(self) -> None:
         if self.next_sentence not in NEXT_SENTENCE_TASKS:

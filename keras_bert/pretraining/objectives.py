@@ -11,33 +11,10 @@ _LABEL_NAMES = ("masked_labels", "masked_weights", "next_sentence_labels", "next
 def inputs_and_labels(
     instances: dict[str, tf.Tensor], objective: str = MASKED
 ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Splits a batch of instances into the inputs and the labels of `BertPretrainer`.
+    """Splits a batch of `text_batches`, `shard_batches` or `pack_dataset` into inputs and labels of `BertPretrainer`.
 
-    Args:
-        instances: A batch of `text_batches`, `shard_batches` or, packed, of `pack_dataset`.
-        objective: `"mlm"` predicts masked words from both sides (arXiv 1810.04805, section 3.1). `"left_to_right"` and
-            `"right_to_left"` predict every word from those before or after it, with nothing masked (section 5.1, LTR).
-
-    Returns:
-        A pair of dicts of tensors, inputs and labels.
-
-    Raises:
-        ValueError: If the objective is unknown.
-
-    Example:
-
-    >>> instances = {
-    ...     "token_ids": tf.constant([[2, 4, 9, 3]]),
-    ...     "padding_mask": tf.constant([[1, 1, 1, 1]]),
-    ...     "segment_ids": tf.constant([[0, 0, 0, 0]]),
-    ...     "masked_positions": tf.constant([[1]]),
-    ...     "masked_labels": tf.constant([[8]]),
-    ...     "masked_weights": tf.constant([[1.0]]),
-    ...     "next_sentence_labels": tf.constant([0]),
-    ... }
-    >>> inputs, labels = inputs_and_labels(instances, "left_to_right")
-    >>> inputs["token_ids"].numpy().tolist(), labels["masked_labels"].numpy().tolist()
-    ([[2, 8, 9, 3]], [[8, 9, 3]])
+    The objective "mlm" predicts masked words from both sides (arXiv 1810.04805, section 3.1); "left_to_right" and
+    "right_to_left" predict every word from those before or after it, with nothing masked (section 5.1, LTR).
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")

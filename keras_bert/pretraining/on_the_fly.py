@@ -40,8 +40,7 @@ def text_batches(
         tokenizer: Tokenizer of the model.
         settings: Settings of the instances.
         batch_size: Instances per batch of this worker. The last ones of a finite dataset may be left out.
-        worker_index: Number of this worker, from 0.
-        num_workers: Number of workers; each takes every `num_workers`-th shard.
+        worker_index, num_workers: Number of this worker, from 0, which takes every `num_workers`-th shard.
         first_epoch: Number of the first epoch.
         epochs: Number of epochs; None is unlimited.
 
@@ -54,19 +53,6 @@ def text_batches(
         ValueError: If there are fewer shards than workers, a number is out of range, the first shard is not UTF-8, or
             no document gives an instance. A defect of another shard is a `tf.errors.InvalidArgumentError` of the
             iterator with the same message.
-
-    Example:
-
-    >>> from keras_bert.pretraining.shards import plan_shards
-    >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
-    >>> _ = path.write_text("a b\\nb a\\n\\na\\nb\\n")
-    >>> tokenizer = keras_bert.BertTokenizer(
-    ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"], lower_case=True
-    ... )
-    >>> settings = InstanceSettings(sequence_length=8, max_predictions=1)
-    >>> batches = text_batches(plan_shards([str(path)]), tokenizer, settings, batch_size=2)
-    >>> next(iter(batches))["token_ids"].shape
-    TensorShape([2, 8])
     """
     worker = WorkerEpochs(worker_index, num_workers, first_epoch, epochs)
     check_positive(batch_size=batch_size)

@@ -29,26 +29,15 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class CorpusFormat:
-    """How files of raw text are read.
+    """How files of raw text are read."""
 
-    Args:
-        file_format: "text", or "jsonl": each line is a JSON object with the text of a document.
-        text_field: Key of the text in the JSON objects.
-        document_per: Part of a text file that is a document: "file", "line", or "blank_line" for the lines between
-            blank lines.
-        language: Language code of the texts, for `split_sentences`.
-        encoding: Encoding of text files, in which a line feed is the byte 0x0a. JSON Lines are UTF-8.
-        paragraph_end: How lines form paragraphs, as for `detect_layout`; "auto" detects it for each document.
-        hyphens: Treatment of hyphens at line ends, as for `detect_layout`.
-    """
-
-    file_format: str = TEXT
-    text_field: str = "text"
-    document_per: str = FILE
-    language: str = "en"
-    encoding: str = "utf-8"
-    paragraph_end: str = AUTO
-    hyphens: str = AUTO
+    file_format: str = TEXT  # or "jsonl": each line is a JSON object with the text of a document
+    text_field: str = "text"  # key of the text in the JSON objects
+    document_per: str = FILE  # part of a text file that is a document; "blank_line": the lines between blank lines
+    language: str = "en"  # language code of the texts, for `split_sentences`
+    encoding: str = "utf-8"  # of text files, with the byte 0x0a as line feed; JSON Lines are UTF-8
+    paragraph_end: str = AUTO  # how lines form paragraphs, as for `detect_layout`
+    hyphens: str = AUTO  # treatment of hyphens at line ends, as for `detect_layout`
 
     def __post_init__(self) -> None:
         if self.file_format not in FILE_FORMATS:

@@ -28,21 +28,12 @@ _VOCABULARY_LABELS = {
 
 
 def describe_shards(paths: Sequence[str]) -> dict[str, Any]:
-    """Describes files of instances, from their sidecars and a first record.
+    """Describes TFRecord files of instances, from their sidecars and a first record.
 
-    Args:
-        paths: Paths of TFRecord files.
-
-    Returns:
-        A dict of `record_format` ("bert" or "models"), `sequence_length`, `max_predictions`, `compression`;
-        `sidecars`, the metadata of each file, None for those of google-research/bert; and `instances`, their number,
-        or None if a sidecar is missing.
-
-    Raises:
-        FileNotFoundError: If there are no files, or some of a numbered set are missing.
-        ValueError: If a file is unfinished, truncated or not a file of instances, or files differ in length, format or
-            compression.
-        TypeError: If `paths` is a single path.
+    Returns `record_format` ("bert" or "models"), `sequence_length`, `max_predictions`, `compression`; `sidecars`, the
+    metadata of each file, None for those of google-research/bert; and `instances`, their number, or None if a sidecar
+    is missing. Raises FileNotFoundError if there are no files, or some of a numbered set are missing, and ValueError if
+    a file is unfinished, truncated or not of instances, or files differ in length, format or compression.
     """
     if isinstance(paths, (str, bytes)):
         raise TypeError(f"paths must be a list of paths, got {paths!r}; expand a pattern with tf.io.gfile.glob")
@@ -69,15 +60,9 @@ def describe_shards(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def check_shards(description: Mapping[str, Any], tokenizer: BertTokenizer, max_position_embeddings: int) -> None:
-    """Raises a ValueError if a model cannot be trained on instances.
+    """Raises ValueError if a model cannot be trained on instances with the given result of `describe_shards`.
 
-    Args:
-        description: Result of `describe_shards`.
-        tokenizer: Tokenizer of the model.
-        max_position_embeddings: Maximum sequence length of the model.
-
-    Raises:
-        ValueError: If the vocabulary differs, or sequences are longer than the model allows.
+    The vocabulary must be that of the tokenizer, and sequences no longer than `max_position_embeddings`.
     """
     if description["sequence_length"] > max_position_embeddings:
         raise ValueError(
@@ -110,32 +95,14 @@ def shard_batches(
         paths: TFRecord files of `tools.create_pretraining_data`, google-research/bert or tensorflow/models, gzipped or
             not.
         batch_size: Instances per batch of this worker. The last ones of a finite dataset may be left out.
-        worker_index: Number of this worker, from 0.
-        num_workers: Number of workers, which split the instances.
+        worker_index, num_workers: Number of this worker, from 0, and of all, which split the instances.
         seed: Seed of the order, which is a function of (seed, epoch). None keeps the order of the files.
         shuffle_buffer: Number of instances that are shuffled together.
         first_epoch: Number of the first epoch.
         epochs: Number of epochs; None is unlimited.
 
-    Returns:
-        A dataset of dicts of tensors `[batch_size, ...]`, as of `text_batches`. Its iterator can be checkpointed. A
-        record with a wrong checksum raises `tf.errors.DataLossError`.
-
-    Raises:
-        FileNotFoundError: As `describe_shards`.
-        ValueError: As `describe_shards`, and if a number is out of range.
-
-    Example:
-
-    >>> from keras_bert.pretraining.records import FEATURE_NAMES, serialize_records
-    >>> path = tempfile.mkdtemp() + "/instances.tfrecord"
-    >>> with tf.io.TFRecordWriter(path) as writer:
-    ...     for record in serialize_records({name: np.ones([2, 3]) for name in FEATURE_NAMES["bert"]} | {
-    ...         "next_sentence_labels": np.ones([2])
-    ...     }):
-    ...         writer.write(record)
-    >>> next(iter(shard_batches([path], batch_size=2)))["next_sentence_labels"].numpy().tolist()
-    [1, 1]
+    Returns a dataset as `text_batches` does. A record with a wrong checksum raises `tf.errors.DataLossError`. Raises
+    ValueError if a number is out of range, and the errors of `describe_shards`.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")

@@ -18,11 +18,7 @@ FEATURE_NAMES = {
         "next_sentence_labels": "next_sentence_labels",
     }
 }
-FEATURE_NAMES["models"] = {
-    **FEATURE_NAMES["bert"],
-    "token_ids": "input_word_ids",
-    "segment_ids": "input_type_ids",
-}
+FEATURE_NAMES["models"] = {**FEATURE_NAMES["bert"], "token_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 
 def serialize_records(instances: Mapping[str, tf.Tensor], record_format: str = "bert") -> list[bytes]:

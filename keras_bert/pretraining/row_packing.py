@@ -212,23 +212,6 @@ def pack_dataset(
     Raises:
         ValueError: If the dataset has other names, or a number is below 1. Instances that fit into no row raise
             `tf.errors.InvalidArgumentError` when they are read.
-
-    Example:
-
-    >>> instances = tf.data.Dataset.from_tensors(
-    ...     {
-    ...         "token_ids": [[2, 9, 3], [2, 3, 0]],
-    ...         "segment_ids": [[0, 0, 1], [0, 0, 0]],
-    ...         "padding_mask": [[1, 1, 1], [1, 1, 0]],
-    ...         "masked_positions": [[1], [0]],
-    ...         "masked_labels": [[8], [0]],
-    ...         "masked_weights": [[1.0], [0.0]],
-    ...         "next_sentence_labels": [0, 1],
-    ...     }
-    ... )
-    >>> rows = pack_dataset(instances, sequence_length=6, max_predictions=2, seed=1)
-    >>> [row["token_ids"].numpy().tolist() for row in rows]
-    [[2, 9, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0]]
     """
     if max_instances is None:
         max_instances = max(sequence_length // TOKENS_PER_INSTANCE, 1)

@@ -33,29 +33,12 @@ class Shard:
 
 
 def plan_shards(paths: Sequence[str], shard_bytes: int = SHARD_MEGABYTES * MEGABYTE) -> list[Shard]:
-    """Divides a corpus into shards.
+    """Divides files of prepared text, whose order matters, into shards.
 
     A shard ends at the first blank line after `shard_bytes`, or at the end of a file; small files share one. If there
-    is no blank line within twice that size, the document is cut after a line, which is logged.
-
-    Args:
-        paths: Files of prepared text; their order matters.
-        shard_bytes: Size of a shard in bytes.
-
-    Returns:
-        The shards, none larger than twice `shard_bytes`.
-
-    Raises:
-        FileNotFoundError: If a file does not exist.
-        ValueError: If there are no files, all are empty, a file is compressed or UTF-16 or given twice, or a line is
-            longer than `shard_bytes`.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "corpus.txt"
-    >>> _ = path.write_text("one\\ntwo\\n\\nthree\\n\\nfour\\n")
-    >>> [shard.ranges[0][1:] for shard in plan_shards([str(path)], shard_bytes=5)]
-    [(0, 9), (9, 16), (16, 21)]
+    is no blank line within twice that size, the document is cut after a line, which is logged. Raises FileNotFoundError
+    if a file does not exist, and ValueError if there are no files, all are empty, a file is compressed or UTF-16 or
+    given twice, or a line is longer than `shard_bytes`.
     """
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes must be at least 1, got {shard_bytes}")

@@ -28,11 +28,7 @@ class VocabularyLearner:
     """
 
     def __init__(
-        self,
-        vocab_size: int = 30522,
-        num_unused: int = 0,
-        limit_alphabet: int | None = None,
-        min_frequency: int = 2,
+        self, vocab_size: int = 30522, num_unused: int = 0, limit_alphabet: int | None = None, min_frequency: int = 2
     ) -> None:
         if num_unused < 0:
             raise ValueError(f"num_unused must be at least 0. Received: {num_unused}.")

@@ -99,11 +99,7 @@ class QuestionWindows(NamedTuple):
 
 
 def split_questions(
-    questions: tf.RaggedTensor,
-    contexts: tf.RaggedTensor,
-    sequence_length: int,
-    stride: int,
-    max_query_length: int,
+    questions: tf.RaggedTensor, contexts: tf.RaggedTensor, sequence_length: int, stride: int, max_query_length: int
 ) -> QuestionWindows:
     """Splits contexts into overlapping windows, so that each fits into a row together with its question.
 

@@ -21,19 +21,12 @@ _Row = tuple[str, str | None]
 
 
 class TaggedSentence(NamedTuple):
-    """A sentence of a CoNLL file.
-
-    Args:
-        tokens: The tokens.
-        tags: The tag of each token; None if tags were not read.
-        document: Number of the document, ascending; consecutive sentences with the same number follow one another.
-        line: Line of the first token in its file, from 1.
-    """
+    """A sentence of a CoNLL file."""
 
     tokens: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    document: int
-    line: int
+    tags: tuple[str, ...] | None  # None if they were not read
+    document: int  # ascending; consecutive sentences with the same number follow one another
+    line: int  # of the first token in its file, from 1
 
 
 def read_conll(
@@ -65,15 +58,6 @@ def read_conll(
     A line is invalid if it has another number of columns than the first, lacks a column, has an empty token or one that
     starts with the document mark or an invalid tag, or is not UTF-8. If `bad_rows` skips them, each counts, and its
     sentence is skipped as a whole. Raises ValueError for a file without tokens.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.conll"
-    >>> _ = path.write_text("In\\tO\\nParis\\tB-place\\n\\nYes\\tO\\n")
-    >>> for sentence in read_conll(path, scheme="IOB2"):
-    ...     print(sentence)
-    TaggedSentence(tokens=('In', 'Paris'), tags=('O', 'B-place'), document=0, line=1)
-    TaggedSentence(tokens=('Yes',), tags=('O',), document=1, line=4)
     """
     if token_column == tag_column:
         raise ValueError(f"tokens and tags must be in different columns; both are read from column {token_column}")
@@ -91,18 +75,8 @@ def write_conll(path: PathLike, sentences: Iterable[TaggedSentence], overwrite: 
     """Writes tagged sentences as a CoNLL file (token, tab, tag) and returns their number.
 
     Documents are marked by `-DOCSTART-` lines if one of them has several sentences, so that `read_conll` reads the same
-    sentences again.
-
-    Raises ValueError, and writes nothing, if there are no sentences, a sentence does not have a tag for each token, or
-    a token or tag would be read differently.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "predictions.conll"
-    >>> write_conll(path, [TaggedSentence(("In", "Paris"), ("O", "B-place"), 0, 1)])
-    1
-    >>> path.read_text()
-    'In\\tO\\nParis\\tB-place\\n\\n'
+    sentences again. Raises ValueError, and writes nothing, if there are no sentences, a sentence does not have a tag
+    for each token, or a token or tag would be read differently.
     """
     sentences = list(sentences)
     if not sentences:

@@ -31,13 +31,6 @@ def read_columns(
     A row is invalid if its number of columns differs from the header's, it has NUL characters, or it is not UTF-8.
     Raises ValueError if the file has no rows, lacks a column or repeats one, or a CSV quote is not closed. `header` has
     the names of the columns of a file without a header.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.tsv"
-    >>> _ = path.write_text("id\\ttext\\tlabel\\n7\\ta \\"text\\"\\tgood\\n")
-    >>> list(read_columns(path, ["label", "text"]))
-    [(2, ['good', 'a "text"'])]
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
     rows = _read_rows(path, file_format)

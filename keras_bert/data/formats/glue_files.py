@@ -28,36 +28,19 @@ _INFERENCE = ("contradiction", "entailment", "neutral")
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """A task of GLUE: its files, columns, labels and metrics.
-
-    Args:
-        name: The name in `GLUE_TASKS`.
-        folders: Common names of the task's folder.
-        submission_files: The file name that the GLUE server expects for each test split.
-        files: File names of each split, of which the first that exists is read.
-        text_columns: Columns of the one or two texts.
-        label_column: Column of the labels, in the splits that have them.
-        labels: Labels in the order of google-research/bert; None for scores from 0 to 5.
-        metrics: Names of the metrics, the main one first.
-        index_column: Column of the row numbers, in the test splits.
-        headerless: Columns of files without a header, by split.
-
-    Example:
-
-    >>> task = GLUE_TASKS["mnli"]
-    >>> task.labels, task.dev_splits, task.is_pair
-    (('contradiction', 'entailment', 'neutral'), ('dev_matched', 'dev_mismatched'), True)
-    """
+    """A task of GLUE: its files, columns, labels and metrics."""
 
     name: str
-    folders: tuple[str, ...]
-    submission_files: Mapping[str, str]
+    folders: tuple[str, ...]  # common names of the task's folder
+    submission_files: Mapping[str, str]  # by test split, the file name that the GLUE server expects
+    # By split, file names of which the first that exists is read.
     files: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _COMMON_FILES)
     text_columns: tuple[str, ...] = ("sentence1", "sentence2")
-    label_column: str = "label"
-    labels: tuple[str, ...] | None = _BINARY
-    metrics: tuple[str, ...] = ("accuracy",)
-    index_column: str = "index"
+    label_column: str = "label"  # in the splits that have labels
+    labels: tuple[str, ...] | None = _BINARY  # in the order of google-research/bert; None for scores from 0 to 5
+    metrics: tuple[str, ...] = ("accuracy",)  # the main one first
+    index_column: str = "index"  # of the row numbers, in the test splits
+    # By split, the columns of files without a header.
     headerless: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -208,22 +191,12 @@ def check_split(task: GlueTask, split: str) -> None:
 def read_glue(
     task: str | GlueTask, data_dir: PathLike, split: str, bad_rows: BadRows | None = None
 ) -> ExampleStream[Example]:
-    """Reads the examples of a split from GLUE's files.
+    """Reads the examples of a split from GLUE's files, in the task's folder or the one that contains it.
 
     Examples of a test split have the row number as `index` (int) and no label; others have a `label`, one of the task's
-    labels, or a float from 0 to 5 for STS-B. The texts are `text`, or `text_a` and `text_b`.
-
-    Invalid rows of a test split are never skipped, because a submission needs every row.
-
-    `data_dir` is the folder of the task, or the one that contains the tasks' folders. Rows are invalid if they lack
-    columns or have an unknown label (as some in QQP do).
-
-    Example:
-
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "dev.tsv").write_text("sentence\\tlabel\\na fine film \\t1\\n")
-    >>> list(read_glue("sst2", folder, "dev"))
-    [{'text': 'a fine film ', 'label': '1'}]
+    labels, or a float from 0 to 5 for STS-B. The texts are `text`, or `text_a` and `text_b`. Rows are invalid if they
+    lack columns or have an unknown label (as some in QQP do). Those of a test split are never skipped, because a
+    submission needs every row.
     """
     task = glue_task(task)
     path = glue_file(task, data_dir, split)
@@ -297,17 +270,8 @@ def write_submission(
     """Writes the predictions for a test split as the GLUE server expects them: all rows, in the order of the file.
 
     Labels are written as in the task's files: words for MNLI, AX, QNLI and RTE, 0 and 1 for the others. The scores of
-    STS-B are clipped to 0 to 5 and written with three decimals.
-
-    `indices` are the row numbers of the examples, in any order; the server expects the file name in
-    `GlueTask.submission_files`. Raises ValueError if rows are missing or repeated, or a prediction is not one of the
-    task's labels.
-
-    Example:
-
-    >>> path = write_submission(Path(tempfile.mkdtemp()) / "RTE.tsv", "rte", [0, 1], ["not_entailment", "entailment"])
-    >>> path.read_text()
-    'index\\tprediction\\n0\\tnot_entailment\\n1\\tentailment\\n'
+    STS-B are clipped to 0 to 5 and written with three decimals. `indices` are the row numbers of the examples, in any
+    order. Raises ValueError if rows are missing or repeated, or a prediction is not one of the task's labels.
     """
     task = glue_task(task)
     indices, predictions = [int(index) for index in indices], list(predictions)

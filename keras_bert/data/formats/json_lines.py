@@ -15,13 +15,6 @@ def read_objects(
     """Reads a JSON Lines file as pairs of the line, from 1, and the object on it; empty lines are skipped.
 
     Raises ValueError for a file without rows.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "train.jsonl"
-    >>> _ = path.write_text('{"text": "a", "label": 1}\\n')
-    >>> list(read_objects(path))
-    [(1, {'text': 'a', 'label': 1})]
     """
     bad_rows = BadRows() if bad_rows is None else bad_rows
     is_empty = True

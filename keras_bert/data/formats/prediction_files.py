@@ -23,24 +23,13 @@ def write_predictions(
 ) -> int:
     """Writes predictions atomically, one row at a time, in the given order; returns the number of rows.
 
-    A TSV file has the columns `line` and `label`, and, if the rows have probabilities, a column
-    `probability of <label>` for each label. A line of a JSON Lines file has the keys `line`, `label` and
-    `probabilities`, an object.
-
     Rows are dicts with `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
-    `probabilities` (dict of label to float, with the same labels in every row). The format is that of the file name
-    unless it is given.
+    `probabilities` (dict of label to float, with the same labels in every row). The columns of a TSV file are `line`,
+    `label`, and `probability of <label>` for each label; a JSON Lines file has the dicts. The format is that of the
+    file name unless it is given.
 
     Raises FileExistsError before the first row is requested, and ValueError, with nothing written, if a row has other
     probabilities than the first, a number is not finite, or a label cannot be written as TSV.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "predictions.tsv"
-    >>> write_predictions(path, [{"line": 0, "label": "good", "probabilities": {"bad": 0.25, "good": 0.75}}])
-    1
-    >>> path.read_text()
-    'line\\tlabel\\tprobability of bad\\tprobability of good\\n0\\tgood\\t0.25\\t0.75\\n'
     """
     file_format = _FORMAT_BY_SUFFIX.get(Path(path).suffix.lower()) if file_format is None else file_format
     if file_format not in ("tsv", "jsonl"):

@@ -22,26 +22,15 @@ _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s,\]}]+)')
 
 
 class SquadQuestion(NamedTuple):
-    """A question of a SQuAD file.
+    """A question of a SQuAD file. Source: `SquadExample` in google-research/bert run_squad.py."""
 
-    Source: `SquadExample` in google-research/bert run_squad.py.
-
-    Args:
-        id: Unique in its file.
-        question: The question.
-        context: The paragraph that the question is about.
-        answers: The correct answers; empty if there is none, or none is known.
-        is_impossible: Whether the context does not answer the question.
-        first_word: Index of the word of the context in which the first answer starts; -1 if the question is impossible,
-            None unless the file was read for training.
-        last_word: Index of the word in which that answer ends.
-    """
-
-    id: str
+    id: str  # unique in its file
     question: str
     context: str
-    answers: tuple[str, ...]
-    is_impossible: bool
+    answers: tuple[str, ...]  # the correct ones; empty if there is none, or none is known
+    is_impossible: bool  # whether the context does not answer the question
+    # Indices of the context's words in which the first answer starts and ends; -1 if the question is impossible, None
+    # unless the file was read for training.
     first_word: int | None
     last_word: int | None
 
@@ -53,33 +42,16 @@ def read_squad(
     bad_rows: BadRows | None = None,
     to_evaluate: bool = False,
 ) -> ExampleStream[SquadQuestion]:
-    """Reads the questions of a file.
+    """Reads the questions of a JSON file in SQuAD's format.
 
     Source: `read_squad_examples` in google-research/bert run_squad.py. Differs from BERT: of several answers, which the
     original refuses to train on, the first one is used.
 
-    Args:
-        path: A JSON file in SQuAD's format.
-        version: "1.1", in which every question has an answer, or "2.0", in which some are impossible.
-        to_train: Whether to find the words of the answers in the context.
-        bad_rows: Policy for questions that lack a field, repeat an id, or, for training, have an answer that is empty
-            or not in the context; None raises an error for the first one.
-        to_evaluate: Whether the answers are to be scored against. In version 1.1, a question without an answer is then
-            invalid, as it is for training.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the version is unknown, or, when it is read, the file is not in SQuAD's format or has no
-            questions.
-        BadRowError: when an invalid question is read, unless `bad_rows` skips it.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "dev.json"
-    >>> question = {"id": "q1", "question": "Where?", "answers": [{"text": "Paris", "answer_start": 3}]}
-    >>> _ = path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "In Paris.", "qas": [question]}]}]}))
-    >>> [(question.first_word, question.last_word) for question in read_squad(path, to_train=True)]
-    [(1, 1)]
+    Version "1.1" has an answer to every question, "2.0" also impossible questions. With `to_train`, the words of the
+    answers are located in the context. A question is invalid if it lacks a field or repeats an id; for training, if its
+    answer is empty or not in the context; and in version 1.1, to train or with `to_evaluate`, if it has no answer.
+    Raises FileNotFoundError if there is no such file, and ValueError if the version is unknown, or, when it is read,
+    the file is not in SQuAD's format or has no questions.
     """
     if version not in VERSIONS:
         raise ValueError(f"version must be one of {list(VERSIONS)}, got {version!r}")
@@ -106,13 +78,7 @@ def write_squad(path: PathLike, articles: Iterable[Mapping[str, Any]], overwrite
 
 
 def word_spans(context: str) -> list[tuple[int, int]]:
-    """Finds the words of a context, in which SQuAD's answers are counted, as (first character, last character + 1).
-
-    Source: `read_squad_examples` in google-research/bert run_squad.py.
-
-    >>> word_spans("In  Paris.")
-    [(0, 2), (4, 10)]
-    """
+    """Finds the words in which SQuAD's answers are counted, as (first character, last character + 1)."""
     return [match.span() for match in _WORD.finditer(context)]
 
 
@@ -121,11 +87,6 @@ def question_of_span(identifier: str, question: str, context: str, span: Any) ->
 
     The span is the first character of the answer in the context and its last one + 1, or None for an impossible
     question. Raises ValueError for anything else.
-
-    Example:
-
-    >>> question_of_span("q1", "Where?", "In Paris.", (3, 8)).answers
-    ('Paris',)
     """
     if span is None:
         return SquadQuestion(identifier, question, context, (), True, -1, -1)

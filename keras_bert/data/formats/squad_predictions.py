@@ -40,17 +40,11 @@ class Answer(NamedTuple):
 
 
 class SquadPredictions(NamedTuple):
-    """The answers to all questions of a file.
-
-    Args:
-        answers: The answer to each question, by its id.
-        n_best: The best answers to each question, in descending order.
-        null_odds: The logits of no answer minus those of the best answer; empty in version 1.1.
-    """
+    """The answers to all questions of a file, by their ids."""
 
     answers: dict[str, str]
-    n_best: dict[str, list[Answer]]
-    null_odds: dict[str, float]
+    n_best: dict[str, list[Answer]]  # in descending order
+    null_odds: dict[str, float]  # the logits of no answer minus those of the best answer; empty in version 1.1
 
 
 def answer_questions(
@@ -102,11 +96,6 @@ def at_threshold(predictions: SquadPredictions, null_threshold: float) -> SquadP
     """Decides again which questions of version 2.0 are impossible: those whose null odds exceed the threshold.
 
     Source: `null_score_diff_threshold` in google-research/bert run_squad.py.
-
-    >>> found = [Answer("", 0.6, 2.0, 2.0), Answer("Paris", 0.4, 2.0, 1.5)]
-    >>> predictions = SquadPredictions({}, {"q1": found}, {"q1": 0.5})
-    >>> at_threshold(predictions, 0.0).answers, at_threshold(predictions, 1.0).answers
-    ({'q1': ''}, {'q1': 'Paris'})
     """
     answers = {}
     for identifier, found in predictions.n_best.items():
@@ -136,11 +125,7 @@ def write_squad_predictions(folder: PathLike, predictions: SquadPredictions, ove
 
 
 def _find_spans(
-    tokenized: TokenizedQuestions,
-    start_logits: np.ndarray,
-    end_logits: np.ndarray,
-    n_best: int,
-    max_answer_length: int,
+    tokenized: TokenizedQuestions, start_logits: np.ndarray, end_logits: np.ndarray, n_best: int, max_answer_length: int
 ) -> Any:
     """Returns the best spans as `AnswerSpans` of arrays."""
     positions = np.arange(np.shape(start_logits)[1]) - tokenized.context_starts[:, None]

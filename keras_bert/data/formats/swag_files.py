@@ -17,21 +17,13 @@ _CODAH_COLUMNS = ("category", "prompt", "ending0", "ending1", "ending2", "ending
 
 
 class MultipleChoiceQuestion(NamedTuple):
-    """A prompt and its possible continuations, of which one is correct.
-
-    Args:
-        prompt: The first text.
-        choices: The continuations, equally many for all questions of a file.
-        label: Index of the correct choice; None if it is not known.
-        line: Line on which the question starts in its file, from 1.
-        category: The kind of question, if the file has it.
-    """
+    """A prompt and its possible continuations, of which one is correct."""
 
     prompt: str
-    choices: tuple[str, ...]
-    label: int | None
-    line: int
-    category: str | None = None
+    choices: tuple[str, ...]  # equally many for all questions of a file
+    label: int | None  # index of the correct choice; None if it is not known
+    line: int  # on which the question starts in its file, from 1
+    category: str | None = None  # the kind of question, if the file has it
 
 
 def read_swag(
@@ -45,14 +37,6 @@ def read_swag(
     `path` is a CSV file with the columns `sent1`, `sent2`, `ending0`, `ending1` and so on, any number of them, and, if
     `with_labels`, `label`; `.gz` files are decompressed. A row is invalid if it has another number of columns than the
     header, an empty ending, or a label that is not the index of an ending.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "val.csv"
-    >>> _ = path.write_text("sent1,sent2,ending0,ending1,label\\nShe is hungry.,She,eats.,sings.,0\\n")
-    >>> for question in read_swag(path):
-    ...     print(question)
-    MultipleChoiceQuestion(prompt='She is hungry.', choices=('She eats.', 'She sings.'), label=0, line=2, category=None)
     """
     path = check_is_file(path)
     names = read_header(path, "csv")

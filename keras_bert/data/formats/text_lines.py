@@ -17,16 +17,11 @@ _MAX_LINE_BYTES = 2**26
 
 
 class FilePosition:
-    """How far a file has been read; `numbered_lines` updates it before each line.
-
-    Attributes:
-        line_offset: Byte of the text at which the line starts, from 0; after decompression for a compressed file.
-        bytes_read: Number of bytes of the file that have been read; before decompression for a compressed file.
-    """
+    """How far a file has been read; `numbered_lines` updates it before each line."""
 
     def __init__(self) -> None:
-        self.line_offset = 0
-        self.bytes_read = 0
+        self.line_offset = 0  # byte of the text at which the line starts; after decompression for a compressed file
+        self.bytes_read = 0  # bytes of the file that have been read; before decompression for a compressed file
 
 
 def check_is_file(path: PathLike) -> Path:
@@ -43,16 +38,8 @@ def numbered_lines(path: PathLike, position: FilePosition | None = None) -> Iter
     """Reads the lines of a file as pairs of a number, from 1, and bytes with the line end, one line at a time.
 
     Lines end at line feeds only: other Unicode line ends belong to the text. A leading byte order mark is dropped. A
-    file whose name ends in `.gz` is decompressed.
-
-    Raises ValueError if the file is a damaged gzip file, is UTF-16, or has a line of more than 64 MiB.
-
-    Example:
-
-    >>> path = Path(tempfile.mkdtemp()) / "lines.txt"
-    >>> _ = path.write_bytes(b"\\xef\\xbb\\xbfone\\r\\ntwo")
-    >>> list(numbered_lines(path))
-    [(1, b'one\\r\\n'), (2, b'two')]
+    file whose name ends in `.gz` is decompressed. Raises ValueError if the file is a damaged gzip file, is UTF-16, or
+    has a line of more than 64 MiB.
     """
     path = check_is_file(path)
     with open(path, "rb") as stored, gzip.open(stored) if path.suffix == ".gz" else stored as file:
@@ -116,12 +103,7 @@ def is_encodable(text: str) -> bool:
 
 
 def parse_json(path: PathLike, text: str, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Parses the text of a JSON file; raises `BadRowError` with the line of a syntax error.
-
-    >>> parse_json("train.json", '{"data": [}')
-    Traceback (most recent call last):
-    keras_bert.io.row_errors.BadRowError: train.json, line 1: is not valid JSON (Expecting value, column 11)
-    """
+    """Parses the text of a JSON file; raises `BadRowError` with the line of a syntax error."""
     try:
         return json.loads(text, object_hook=object_hook)
     except json.JSONDecodeError as error:

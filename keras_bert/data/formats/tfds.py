@@ -26,11 +26,7 @@ _GLUE_LABELS = {
     "wnli": {"not_entailment": "0", "entailment": "1"},
 }
 # Its names of the texts, where they differ from the columns of GLUE's files.
-_GLUE_TEXTS = {
-    "mrpc": ("sentence1", "sentence2"),
-    "mnli": ("premise", "hypothesis"),
-    "ax": ("premise", "hypothesis"),
-}
+_GLUE_TEXTS = {"mrpc": ("sentence1", "sentence2"), "mnli": ("premise", "hypothesis"), "ax": ("premise", "hypothesis")}
 
 
 def read_tfds(

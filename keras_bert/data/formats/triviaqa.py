@@ -35,31 +35,18 @@ _Word = tuple[str, int, int]
 
 @dataclasses.dataclass
 class TriviaQACounts:
-    """Numbers of questions and documents.
+    """Numbers of questions and documents."""
 
-    Attributes:
-        questions_of_file: Questions to read.
-        questions: Questions read so far.
-        bad_questions: Invalid questions.
-        rejected: Questions of a verified set that did not pass verification.
-        documents: Documents of valid questions.
-        repeated: Documents that their question names a second time.
-        missing: Documents whose file does not exist.
-        without_answer: Documents whose first words do not contain the answer.
-        kept: Documents that contain it.
-        questions_kept: Questions with such a document.
-    """
-
-    questions_of_file: int = 0
-    questions: int = 0
-    bad_questions: int = 0
-    rejected: int = 0
-    documents: int = 0
-    repeated: int = 0
-    missing: int = 0
-    without_answer: int = 0
-    kept: int = 0
-    questions_kept: int = 0
+    questions_of_file: int = 0  # to read
+    questions: int = 0  # read so far
+    bad_questions: int = 0  # invalid
+    rejected: int = 0  # questions of a verified set that did not pass verification
+    documents: int = 0  # of valid questions
+    repeated: int = 0  # documents that their question names a second time
+    missing: int = 0  # documents whose file does not exist
+    without_answer: int = 0  # documents whose first words do not contain the answer
+    kept: int = 0  # documents that contain it
+    questions_kept: int = 0  # questions with such a document
 
 
 def squad_articles(
@@ -83,19 +70,6 @@ def squad_articles(
     `evidence`. Of a document, `max_tokens` words are read, separated by white space. A question is invalid if it lacks
     a field, or the file of a document does not exist. Raises ValueError if the file is not in TriviaQA's format, or
     yields no article.
-
-    Example:
-
-    >>> import json
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> (folder / "wikipedia").mkdir()
-    >>> _ = (folder / "wikipedia" / "France.txt").write_text("Its capital is Paris.")
-    >>> question = {"Question": "What is the capital of France?", "QuestionId": "q1", "Answer": {"Value": "PARIS"}}
-    >>> question["EntityPages"] = [{"Filename": "France.txt"}]
-    >>> _ = (folder / "train.json").write_text(json.dumps({"Data": [question]}))
-    >>> next(squad_articles(folder / "train.json", folder))["paragraphs"][0]["qas"]
-    [{'id': 'q1--France.txt', 'question': 'What is the capital of France?',
-      'answers': [{'text': 'Paris', 'answer_start': 15}]}]
     """
     for name, number in (("max_tokens", max_tokens), ("max_questions", max_questions)):
         if number is not None and number < 1:
@@ -119,11 +93,6 @@ def find_answer(context: str, names: Iterable[str]) -> tuple[int, int] | None:
 
     TriviaQA's own converter (`utils/convert_to_squad_format.py`) uses the first name in the list that occurs anywhere,
     even within a word, and finds hardly any name with punctuation.
-
-    >>> context = "Those who know call Schindler's List a classic."
-    >>> start, end = find_answer(context, ["The Who", "SCHINDLER’S LIST"])
-    >>> context[start:end]
-    "Schindler's List"
     """
     words, names_words = _split_words(context), [_split_words(name) for name in names]
     return _find_first(names_words, words) or _find_first(map(_drop_articles, names_words), _drop_articles(words))
