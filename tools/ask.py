@@ -8,16 +8,13 @@ from pathlib import Path
 
 from absl import app, flags
 
+from tools.program import flag_definer
+
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
-    flags.DEFINE_string(
-        "saved_model",
-        None,
-        "Folder of the SavedModel, for example models/intents/1.",
-        required=True,
-        flag_values=values,
-    )
+    define = flag_definer(values)
+    define("string", "saved_model", None, "Folder of the SavedModel, for example models/intents/1.", required=True)
 
 
 def classify(saved_model, messages):

@@ -51,15 +51,15 @@ def read_batches(paths, progress):
 
     batch, num_characters = [], 0
     for path in paths:
-        place, reported = FilePosition(), 0
-        for number, line in numbered_lines(path, place):
+        position, reported = FilePosition(), 0
+        for number, line in numbered_lines(path, position):
             try:
-                batch.append(decode_line(line, offset=place.line_offset))
+                batch.append(decode_line(line, offset=position.line_offset))
             except ValueError as error:
                 raise BadRowError(path, number, str(error)) from None
             num_characters += len(batch[-1])
-            progress(place.bytes_read - reported)
-            reported = place.bytes_read
+            progress(position.bytes_read - reported)
+            reported = position.bytes_read
             if num_characters >= _CHARACTERS_PER_BATCH or len(batch) == _LINES_PER_BATCH:
                 yield batch
                 batch, num_characters = [], 0

@@ -133,7 +133,7 @@ def _restrict(host):
 
 
 def _check_port_is_free(flag, port):
-    """gRPC would silently share the port with another server, and each would get some of the calls."""
+    """Raises OSError if the port is taken: gRPC would silently share it, and each server would get some calls."""
     try:
         socket.create_server(("", port)).close()
     except OSError as error:

@@ -29,7 +29,7 @@ def read_rows(path, file_format, text_columns, kept_columns, bad_rows):
     """Reads a file of texts row by row; yields `Row`s.
 
     `text_columns` has a column name for each input, or a tuple of names for an input that takes several texts per row;
-    a tuple of one name stands for a column of lists.
+    a tuple of one name is a column of lists.
     """
     columns = [name for names in text_columns for name in ([names] if isinstance(names, str) else names)]
     is_empty = True

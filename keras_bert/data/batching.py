@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.random_order import random_key, shuffled
-from keras_bert.data.worker_records import WorkerEpochs
+from keras_bert.data.worker_records import WorkerEpochs, check_positive
 from keras_bert.typing import Tensor
 
 BUCKET_STEP = 8  # tokens
@@ -77,9 +77,7 @@ class BatchPlan:
             raise ValueError("there are no examples to form batches of")
         if batch_size is None and token_budget is None:
             raise ValueError("give batch_size (examples), token_budget (tokens), or both")
-        for name, value in (("batch_size", batch_size), ("token_budget", token_budget), ("bucket_step", bucket_step)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_positive(batch_size=batch_size, token_budget=token_budget, bucket_step=bucket_step)
         if token_budget is not None and bucket_step is None:
             raise ValueError("token_budget needs length buckets: give bucket_step")
         self.seed = seed

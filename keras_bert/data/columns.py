@@ -7,27 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.data.formats.text_lines import is_encodable
 from keras_bert.io.row_errors import quotation
 
 TEXT_COLUMNS = ("text",)
 PAIR_COLUMNS = ("text_a", "text_b")
 
 
-def is_data_frame(x: Any) -> bool:
-    """Whether `x` is a pandas DataFrame (pandas is not imported for it)."""
-    return hasattr(x, "columns") and hasattr(x, "iloc")
-
-
-def is_series(x: Any) -> bool:
-    """Whether `x` is a pandas Series."""
-    return hasattr(x, "iloc") and hasattr(x, "tolist") and not hasattr(x, "columns")
-
-
 def to_mapping(x: Any) -> Any:
-    """A DataFrame as a dict of lists, and a Series as a list; anything else as it is."""
-    if is_data_frame(x):
+    """A DataFrame as a dict of lists, and a Series as a list (without importing pandas); anything else as it is."""
+    if hasattr(x, "iloc") and hasattr(x, "columns"):
         return {str(name): x[name].tolist() for name in x.columns}
-    return x.tolist() if is_series(x) else x
+    return x.tolist() if hasattr(x, "iloc") and hasattr(x, "tolist") else x
 
 
 def text_columns(x: Any) -> dict[str, np.ndarray] | None:
@@ -35,7 +26,7 @@ def text_columns(x: Any) -> dict[str, np.ndarray] | None:
 
     Texts are a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
     (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Raises ValueError if the two columns of
-    pairs differ in length, or a single text stands where a list is expected, and TypeError if some items are not
+    pairs differ in length, or a single text is given instead of a list, and TypeError if some items are not
     strings.
     """
     x = to_mapping(x)
@@ -76,17 +67,9 @@ def text_column(values: Iterable[str | bytes], name: str) -> np.ndarray:
     for i, value in enumerate(array):
         if not isinstance(value, (str, bytes)):
             raise TypeError(f"{name}[{i}] must be a string, got {value!r} ({type(value).__name__})")
-        if isinstance(value, str) and not _is_encodable(value):
+        if isinstance(value, str) and not is_encodable(value):
             raise ValueError(f"{name}[{i}] holds half of a surrogate pair, which UTF-8 cannot encode: {value!r}")
     return array
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_pair(item: Any) -> bool:

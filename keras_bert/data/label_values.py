@@ -20,7 +20,7 @@ _MAX_LABELS = 1000
 
 
 def label_name(value: Any) -> str:
-    """Converts a label from a file to its name, true to "true"; raises ValueError if it is empty or not printable."""
+    """Converts a label from a file to its name, such as True to "true"; raises ValueError if it has none."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""Tokenized texts as examples of masked language modelling, masked anew in every epoch."""
+"""Tokenized texts as examples of masked language modelling, with new masks in every epoch."""
 
 from __future__ import annotations
 

@@ -215,8 +215,8 @@ class TokenizedExamples:
         is_token = positions < lengths  # [rows, length]
         # Padding points at the row's own first token, so that every position is inside the array.
         offsets = tf.cast(tf.where(is_token, positions, 0), tf.int64)
-        places = tf.gather(self._starts, rows)[:, None] + offsets
-        ids = tf.cast(tf.gather(self._token_ids, places), tf.int32)
+        token_indices = tf.gather(self._starts, rows)[:, None] + offsets
+        ids = tf.cast(tf.gather(self._token_ids, token_indices), tf.int32)
         is_second = positions >= tf.gather(self._first_segment_lengths, rows)[:, None]
         inputs = {
             "token_ids": tf.where(is_token, ids, self.pad_id),
@@ -228,9 +228,9 @@ class TokenizedExamples:
         if self._label_tensor is None:
             return (inputs,)
         if self._has_token_labels:
-            result: list[Any] = [tf.where(is_token, tf.gather(self._label_tensor, places), NO_LABEL)]
+            result: list[Any] = [tf.where(is_token, tf.gather(self._label_tensor, token_indices), NO_LABEL)]
             if self._weight_tensor is not None:
-                result.append(tf.where(is_token, tf.gather(self._weight_tensor, places), 0.0))
+                result.append(tf.where(is_token, tf.gather(self._weight_tensor, token_indices), 0.0))
         else:
             result = [tf.gather(self._label_tensor, indices)]
             if self._weight_tensor is not None:
@@ -306,16 +306,12 @@ def tokenize_choices(
 
 
 def _choice_labels(labels: Any, num_choices: int) -> np.ndarray:
-    labels = np.reshape(labels, -1)
+    labels, rule = np.reshape(labels, -1), f"labels must be indices of choices, from 0 to {num_choices - 1}"
     if labels.dtype.kind not in "biuf":
-        raise ValueError(
-            f"labels must be indices of choices, from 0 to {num_choices - 1}; got {quotation(labels.tolist())}"
-        )
+        raise ValueError(f"{rule}; got {quotation(labels.tolist())}")
     wrong = np.flatnonzero((labels < 0) | (labels >= num_choices) | (labels != np.floor(labels)))
     if len(wrong):
-        raise ValueError(
-            f"labels must be indices of choices, from 0 to {num_choices - 1}; label {wrong[0]} is {labels[wrong[0]]}"
-        )
+        raise ValueError(f"{rule}; label {wrong[0]} is {labels[wrong[0]]}")
     return labels.astype("int32")
 
 

@@ -83,19 +83,12 @@ def _tokenize_chunk(
         numbers.append(segment.with_values(word_numbers).merge_dims(1, 2))
         words_before += segment.row_lengths()
 
-    def pack_rows(segments: Sequence[tf.RaggedTensor], cls_id: int, sep_id: int, pad_id: int) -> dict[str, tf.Tensor]:
-        return pack(
-            *_as_pair(segments),
-            cls_id=cls_id,
-            sep_id=sep_id,
-            pad_id=pad_id,
-            sequence_length=preprocessor.sequence_length,
-            pad_to="longest",
-        )
-
-    rows = pack_rows(ids, tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+    rows = preprocessor.pack(*_as_pair(ids))
     # Packed in the same way, the word indices are in the positions of their tokens.
-    packed_numbers = pack_rows(numbers, _NO_UNIT, _NO_UNIT, _NO_UNIT)["token_ids"].numpy()
+    special_ids = dict.fromkeys(("cls_id", "sep_id", "pad_id"), _NO_UNIT)
+    length = preprocessor.sequence_length
+    packed = pack(*_as_pair(numbers), **special_ids, sequence_length=length, pad_to="longest")
+    packed_numbers = packed["token_ids"].numpy()
     token_counts = packed_lengths(*_as_pair(ids)).numpy()
     token_numbers = packed_numbers[rows["padding_mask"].numpy() != 0]
     names = _first_words(tf.concat(words, axis=1), packed_numbers.max(axis=1) + 1)

@@ -44,7 +44,7 @@ ReadFile = Callable[[Any], tf.data.Dataset]
 
 @dataclasses.dataclass(frozen=True)
 class WorkerEpochs:
-    """The worker that reads the input, and the epochs it reads; all numbers start at 0."""
+    """The worker that reads the input, and the epochs it reads, both counted from 0."""
 
     worker_index: int = 0
     num_workers: int = 1

@@ -11,7 +11,7 @@ from absl import logging
 
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
 from keras_bert.finetuning.plots import draw_confusion_matrix
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.metrics.classification import classification_report, multi_label_report
 from keras_bert.metrics.correlation import regression_report
 from keras_bert.models.classifier import BertClassifier
@@ -35,6 +35,7 @@ class ClassificationTask(FineTuningTask):
     """Base class of the tasks with one output per text or pair; a subclass defines `metrics` and `write_split`."""
 
     head = CLASSIFIER_HEAD
+    unit = "examples"
 
     def __init__(
         self,
@@ -60,18 +61,10 @@ class ClassificationTask(FineTuningTask):
         raise NotImplementedError
 
     def configuration(self, model: BertClassifier) -> dict[str, Any]:
-        data = {"train": self.training_examples(model)}
         for split, examples in self.data.evaluation.items():
-            data[split] = self._tokenize(split, examples, model)
-            true_values = self._true_values(data[split])
+            true_values = self._true_values(self.tokenize_split(split, examples, model))
             self.metrics(true_values, true_values, len(model.labels))
-        self.read_predictions_once()
-        return {
-            "task": self.name,
-            "labels": self.labels,
-            "problem_type": self.problem_type,
-            "data": describe_data(data, "examples"),
-        }
+        return {**super().configuration(model), "labels": self.labels, "problem_type": self.problem_type}
 
     def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertClassifier:
         return BertClassifier.from_checkpoint(
@@ -80,10 +73,6 @@ class ClassificationTask(FineTuningTask):
 
     def describe_head(self, model: BertClassifier) -> str:
         return f"classification layer for the labels {model.labels} ({self.problem_type})"
-
-    def training_examples(self, model: BertClassifier) -> TokenizedExamples:
-        assert self.data.train is not None
-        return self._tokenize("train", self.data.train, model)
 
     def split_metrics(self, model: BertClassifier, split: str, batch_size: int) -> Metrics:
         return self._evaluate(model, split, batch_size)[2]
@@ -119,7 +108,7 @@ class ClassificationTask(FineTuningTask):
     def export(self, model: BertClassifier, folder: Path, dtype: str | None) -> Path:
         return model.export(folder, dtype=dtype, pairs=self.is_pair)
 
-    def _tokenize(self, split: str, examples: Iterable[Any], model: BertClassifier) -> TokenizedExamples:
+    def tokenize_split(self, split: str, examples: Iterable[Any], model: BertClassifier) -> TokenizedExamples:
         def tokenize() -> TokenizedExamples:
             tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
             logging.info("%s: %d examples", split, len(tokenized))
@@ -130,7 +119,7 @@ class ClassificationTask(FineTuningTask):
 
     def _evaluate(self, model: BertClassifier, split: str, batch_size: int) -> tuple[np.ndarray, np.ndarray, Metrics]:
         """True values, predictions and metrics of an evaluation split."""
-        tokenized = self._tokenize(split, self.data.evaluation[split], model)
+        tokenized = self.tokenize_split(split, self.data.evaluation[split], model)
         predictions = self._predict(model, tokenized, batch_size)[1]
         true_values = self._true_values(tokenized)
         self._warn_of_one_class(model, split, true_values, predictions)

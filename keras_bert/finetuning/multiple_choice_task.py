@@ -14,7 +14,7 @@ from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_choices
 from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy
 from keras_bert.models.multiple_choice import BertMultipleChoice
@@ -61,6 +61,7 @@ class MultipleChoiceTask(FineTuningTask):
     """SWAG's task (paper, section 4.4) on `MultipleChoiceQuestion`s with the same number of choices."""
 
     head = CHOICE_HEAD
+    unit = "questions"
     sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}
 
     def __init__(self, settings: MultipleChoiceSettings, data: TaskData) -> None:
@@ -94,25 +95,17 @@ class MultipleChoiceTask(FineTuningTask):
             prediction = {"predict": read(settings.predict_file, with_labels=False)}
         return cls(settings, TaskData(train if "train" in modes else None, evaluation, prediction, bad_rows))
 
-    def configuration(self, model: BertMultipleChoice) -> dict[str, Any]:
-        data = {"train": self.training_examples(model)}
-        for split in self.data.evaluation:
-            data[split] = self._tokenize_labelled(split, model)[1]
-        self.read_predictions_once()
-        return {"task": self.name, "data": describe_data(data, "questions"), **self.settings.configuration()}
-
     def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertMultipleChoice:
         return BertMultipleChoice.from_checkpoint(checkpoint, **arguments)
 
     def describe_head(self, model: BertMultipleChoice) -> str:
         return "layer for choices"
 
-    def training_examples(self, model: BertMultipleChoice) -> TokenizedExamples:
-        assert self.data.train is not None
-        return self._tokenize("train", self.data.train, model)[1]
+    def tokenize_split(self, split: str, examples: Iterable[Any], model: BertMultipleChoice) -> TokenizedExamples:
+        return self._tokenize(split, examples, model)[1]
 
     def split_metrics(self, model: BertMultipleChoice, split: str, batch_size: int) -> Metrics:
-        _, tokenized = self._tokenize_labelled(split, model)
+        tokenized = self.tokenize_split(split, self.data.evaluation[split], model)
         choices = model.predict(tokenized, batch_size).argmax(axis=1)
         assert tokenized.labels is not None
         return {"accuracy": accuracy(tokenized.labels, choices)}
@@ -120,8 +113,8 @@ class MultipleChoiceTask(FineTuningTask):
     def report(self, model: BertMultipleChoice, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
         """The accuracy of all evaluation splits, and in each category of a file that has some."""
         reports: dict[str, dict[str, Any]] = {}
-        for split in self.data.evaluation:
-            questions, tokenized = self._tokenize_labelled(split, model)
+        for split, examples in self.data.evaluation.items():
+            questions, tokenized = self._tokenize(split, examples, model)
             is_right = model.predict(tokenized, batch_size).argmax(axis=1) == tokenized.labels
             reports[split] = {"accuracy": float(is_right.mean()), "questions": len(questions)}
             by_category: dict[str, list[bool]] = {}
@@ -153,11 +146,6 @@ class MultipleChoiceTask(FineTuningTask):
             files.append(folder / f"{split}.tsv")
             write_predictions(files[-1], rows, overwrite=True)
         return files
-
-    def _tokenize_labelled(
-        self, split: str, model: BertMultipleChoice
-    ) -> tuple[list[MultipleChoiceQuestion], TokenizedExamples]:
-        return self._tokenize(split, self.data.evaluation[split], model)
 
     def _tokenize(
         self,

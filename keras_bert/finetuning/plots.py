@@ -116,7 +116,7 @@ def _draw_metrics(axes: Axes, series: Series) -> None:
     for index, (name, values) in enumerate(series.items()):
         style, marker = ("-", "--", ":", "-.")[index // 10 % 4], _choose_marker(values)
         axes.plot(list(values), list(values.values()), linestyle=style, marker=marker, markersize=4, label=name)
-    # The legend stands to the right of the axes, where it hides no point.
+    # To the right of the axes the legend hides no point.
     num_columns = math.ceil(len(series) / 14)
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), fontsize=8, frameon=False, ncols=num_columns)
     for text in legend.get_texts():
@@ -188,12 +188,8 @@ def _find_fonts(names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _check_counts(confusion_matrix: ArrayLike, num_classes: int) -> np.ndarray:
     matrix = np.asarray(confusion_matrix)
-    if (
-        matrix.shape != (num_classes, num_classes)
-        or not num_classes
-        or matrix.dtype.kind not in "iu"
-        or matrix.min() < 0
-    ):
+    is_square = num_classes and matrix.shape == (num_classes, num_classes)
+    if not is_square or matrix.dtype.kind not in "iu" or matrix.min() < 0:
         raise ValueError(
             f"confusion_matrix must hold the counts [true class, predicted class] of {num_classes} classes; got shape "
             f"{matrix.shape} and dtype {matrix.dtype}"

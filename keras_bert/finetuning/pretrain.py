@@ -143,7 +143,7 @@ class _Pretraining:
                 should_stop=should_stop,
                 run_info=self.describe(model, instances, schedule),
             )
-            result = trainer.train(pretraining_batches(instances, recipe, *get_worker(strategy)))
+            result = trainer.train(pretraining_batches(instances, recipe, get_worker(strategy)))
         metrics = result.best_metrics
         if evaluate is not None and not metrics:  # a run that ended before it was given text to evaluate on
             metrics = evaluate()

@@ -170,17 +170,10 @@ class TextInstances:
         return {**describe_vocabulary(self._tokenizer), **self._settings, "text": text}
 
     def batches(
-        self,
-        phase: Phase,
-        number: int,
-        batch_size: int,
-        worker_index: int = 0,
-        num_workers: int = 1,
-        epochs: int | None = None,
+        self, phase: Phase, number: int, batch_size: int, worker: tuple[int, int] = (0, 1), epochs: int | None = None
     ) -> tf.data.Dataset:
-        """Batches of a phase's instances for one worker; `number`, that of the phase, is ignored."""
-        settings = self._settings_for(phase)
-        return text_batches(self._plan, self._tokenizer, settings, batch_size, worker_index, num_workers, epochs=epochs)
+        """Batches of a phase's instances for a worker, (index, number of workers); `number` is ignored."""
+        return text_batches(self._plan, self._tokenizer, self._settings_for(phase), batch_size, *worker, epochs=epochs)
 
     def max_predictions(self, phase: Phase, number: int) -> int:
         """The maximum number of masked tokens in a full row of a phase."""
@@ -224,17 +217,11 @@ class StoredInstances:
         return {**describe_vocabulary(self._tokenizer), "instances": self._paths}
 
     def batches(
-        self,
-        phase: Phase,
-        number: int,
-        batch_size: int,
-        worker_index: int = 0,
-        num_workers: int = 1,
-        epochs: int | None = None,
+        self, phase: Phase, number: int, batch_size: int, worker: tuple[int, int] = (0, 1), epochs: int | None = None
     ) -> tf.data.Dataset:
-        """Batches of a phase's instances for one worker; `number` is that of the phase."""
+        """Batches of a phase's instances for a worker, (index, number of workers); `number` is that of the phase."""
         seed = None if epochs == 1 else self._seed
-        return shard_batches(self._paths[number], batch_size, worker_index, num_workers, seed=seed, epochs=epochs)
+        return shard_batches(self._paths[number], batch_size, *worker, seed=seed, epochs=epochs)
 
     def max_predictions(self, phase: Phase, number: int) -> int:
         """The maximum number of masked tokens in a full row of a phase."""
@@ -246,19 +233,19 @@ Instances = TextInstances | StoredInstances
 
 
 def pretraining_batches(
-    instances: Instances, recipe: PretrainingRecipe, worker_index: int = 0, num_workers: int = 1
+    instances: Instances, recipe: PretrainingRecipe, worker: tuple[int, int] = (0, 1)
 ) -> tf.data.Dataset:
     """Batches `(inputs, labels)` of a worker, phase after phase, one per step; its iterator can be checkpointed."""
     whole = None
     for number, phase in enumerate(recipe.phases):
-        rows = phase.batch_size // num_workers
+        rows = phase.batch_size // worker[1]
         if recipe.pack:
-            made = instances.batches(phase, number, _INSTANCES_AT_ONCE, worker_index, num_workers)
+            made = instances.batches(phase, number, _INSTANCES_AT_ONCE, worker)
             max_predictions = predictions_per_row(instances.max_predictions(phase, number))
             full = pack_dataset(made, phase.sequence_length, max_predictions, seed=recipe.seed)
             batches = full.batch(rows, drop_remainder=True)
         else:
-            batches = instances.batches(phase, number, rows, worker_index, num_workers)
+            batches = instances.batches(phase, number, rows, worker)
         batches = batches.map(lambda batch: inputs_and_labels(batch, recipe.objective)).take(phase.steps)
         whole = batches if whole is None else whole.concatenate(batches)
     assert whole is not None

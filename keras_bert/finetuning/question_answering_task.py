@@ -23,7 +23,7 @@ from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
 from keras_bert.finetuning.run_models import saved_results
 from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.squad_scores import VERSIONS, squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
@@ -104,22 +104,14 @@ class QuestionAnsweringTask(FineTuningTask):
         )
         return cls(task.settings, data)
 
-    def configuration(self, model: BertSpanLabeler) -> dict[str, Any]:
-        data = {"train": self.training_examples(model)}
-        for split, questions in self.data.evaluation.items():
-            data[split] = self._tokenize(split, questions, model).windows
-        self.read_predictions_once()
-        return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
-
     def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertSpanLabeler:
         return BertSpanLabeler.from_checkpoint(checkpoint, **self._windows, **arguments)
 
     def describe_head(self, model: BertSpanLabeler) -> str:
         return "layer for spans"
 
-    def training_examples(self, model: BertSpanLabeler) -> TokenizedExamples:
-        assert self.data.train is not None
-        return self._tokenize("train", self.data.train, model, to_train=True).windows
+    def tokenize_split(self, split: str, examples: Iterable[Any], model: BertSpanLabeler) -> TokenizedExamples:
+        return self._tokenize(split, examples, model).windows
 
     def split_metrics(self, model: BertSpanLabeler, split: str, batch_size: int) -> Metrics:
         tokenized = self._tokenize(split, self.data.evaluation[split], model)
@@ -191,11 +183,9 @@ class QuestionAnsweringTask(FineTuningTask):
         tokenizer = model.preprocessor.tokenizer
         return answer_questions(tokenized, starts, ends, tokenizer, self._version, **self._answers)
 
-    def _tokenize(
-        self, split: str, questions: Iterable[SquadQuestion], model: BertSpanLabeler, to_train: bool = False
-    ) -> TokenizedQuestions:
+    def _tokenize(self, split: str, questions: Iterable[SquadQuestion], model: BertSpanLabeler) -> TokenizedQuestions:
         def tokenize() -> TokenizedQuestions:
-            tokenized = tokenize_questions(questions, model.preprocessor, to_train)
+            tokenized = tokenize_questions(questions, model.preprocessor, to_train=split == "train")
             logging.info("%s: %d questions in %d windows", split, len(tokenized.questions), len(tokenized.windows))
             return tokenized
 

@@ -99,13 +99,13 @@ def summarize_trials(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Statistics of the scores by learning rate, for `results.json`; None where there are too few scores."""
     summaries = []
     for rate in dict.fromkeys(trial["learning_rate"] for trial in trials):
-        of_rate = [trial["score"] for trial in trials if trial["learning_rate"] == rate]
-        scores = [score for score in of_rate if score is not None]
+        rate_scores = [trial["score"] for trial in trials if trial["learning_rate"] == rate]
+        scores = [score for score in rate_scores if score is not None]
         summaries.append(
             {
                 "learning_rate": rate,
-                "trials": len(of_rate),
-                "without_score": len(of_rate) - len(scores),
+                "trials": len(rate_scores),
+                "without_score": len(rate_scores) - len(scores),
                 "mean": statistics.fmean(scores) if scores else None,
                 "median": statistics.median(scores) if scores else None,
                 "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,8 @@ class FineTuningTask:
     """
 
     settings_class: type[Settings]  # of `from_settings`
+    settings: Any = Settings()  # of its `settings_class`; their recorded values are a part of a run's configuration
+    unit = "windows"  # what `tokenize_split` returns
     head: str  # the paths of the head's variables begin with it
     has_dropout = True  # before the head
     # The settings that give the data of each mode.
@@ -129,10 +132,20 @@ class FineTuningTask:
 
         Reads all data that the modes need, so that mistakes in them are known before training.
         """
-        raise NotImplementedError
+        data = {"train": self.training_examples(model)}
+        data |= {split: self.tokenize_split(split, examples, model) for split, examples in self.data.evaluation.items()}
+        for _ in itertools.chain.from_iterable(self.data.prediction.values()):
+            pass
+        described = {split: f"{len(part)} {self.unit}, {part.fingerprint()}" for split, part in data.items()}
+        return {"task": self.name, **self.settings.configuration(), "data": described}
 
     def training_examples(self, model: Any) -> TokenizedExamples:
         """The examples to train on."""
+        assert self.data.train is not None
+        return self.tokenize_split("train", self.data.train, model)
+
+    def tokenize_split(self, split: str, examples: Iterable[Any], model: Any) -> TokenizedExamples:
+        """Tokenizes the training examples, or those of an evaluation split."""
         raise NotImplementedError
 
     def split_metrics(self, model: Any, split: str, batch_size: int) -> Metrics:
@@ -170,12 +183,6 @@ class FineTuningTask:
                 self.data.bad_rows.log_total()
         return self._tokenized[split]
 
-    def read_predictions_once(self) -> None:
-        """Reads the examples to predict, so that mistakes in them are known before training."""
-        for examples in self.data.prediction.values():
-            for _ in examples:
-                pass
-
 
 def _common_arguments(recipe: FineTuningRecipe) -> dict[str, Any]:
     return {"sequence_length": recipe.max_seq_length, "dtype": recipe.precision}
@@ -184,11 +191,6 @@ def _common_arguments(recipe: FineTuningRecipe) -> dict[str, Any]:
 def by_split(metrics: Mapping[str, Metrics]) -> Metrics:
     """Metrics of several splits in one dict, as "split/metric"."""
     return {f"{split}/{name}": value for split, named in metrics.items() for name, value in named.items()}
-
-
-def describe_data(examples: Mapping[str, TokenizedExamples], unit: str) -> dict[str, str]:
-    """Number and checksum of each split's tokenized examples, for a run's configuration."""
-    return {split: f"{len(tokenized)} {unit}, {tokenized.fingerprint()}" for split, tokenized in examples.items()}
 
 
 @contextlib.contextmanager

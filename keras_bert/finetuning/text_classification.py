@@ -118,9 +118,6 @@ class TextClassification(ClassificationTask):
         )
         return cls(dataclasses.replace(settings, labels=labels), data)
 
-    def configuration(self, model: Any) -> dict[str, Any]:
-        return {**self.settings.configuration(), **super().configuration(model)}
-
     def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
         if self.problem_type == SINGLE_LABEL:
             return {

@@ -13,7 +13,7 @@ from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conl
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_sentences import TokenizedSentences
 from keras_bert.finetuning.settings import DataSettings, files_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, describe_data, skip_if_read_only
+from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.entity_scores import tagging_metrics, tagging_report
 from keras_bert.models.token_classifier import BertTokenClassifier
@@ -92,13 +92,6 @@ class TokenClassificationTask(FineTuningTask):
         data = TaskData(train, evaluation, prediction, bad_rows)
         return cls(dataclasses.replace(settings, scheme=scheme, labels=labels), data)
 
-    def configuration(self, model: BertTokenClassifier) -> dict[str, Any]:
-        data = {"train": self.training_examples(model)}
-        for split, examples in self.data.evaluation.items():
-            data[split] = self._tokenize(split, examples, model)[1].windows
-        self.read_predictions_once()
-        return {"task": self.name, **self.settings.configuration(), "data": describe_data(data, "windows")}
-
     def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertTokenClassifier:
         labels = None if self.settings.labels is None else list(self.settings.labels)
         return BertTokenClassifier.from_checkpoint(checkpoint, labels=labels, **arguments)
@@ -106,9 +99,8 @@ class TokenClassificationTask(FineTuningTask):
     def describe_head(self, model: BertTokenClassifier) -> str:
         return f"layer for the tags {model.labels}"
 
-    def training_examples(self, model: BertTokenClassifier) -> TokenizedExamples:
-        assert self.data.train is not None
-        return self._tokenize("train", self.data.train, model)[1].windows
+    def tokenize_split(self, split: str, examples: Iterable[Any], model: BertTokenClassifier) -> TokenizedExamples:
+        return self._tokenize(split, examples, model)[1].windows
 
     def split_metrics(self, model: BertTokenClassifier, split: str, batch_size: int) -> Metrics:
         sentences, predicted = self._predict(model, split, self.data.evaluation[split], batch_size)

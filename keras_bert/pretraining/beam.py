@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.data.worker_records import check_positive
 from keras_bert.pretraining.shard_files import read_sidecars
 from keras_bert.pretraining.shards import Shard
 from keras_bert.pretraining.streaming import Counts, ShardJob, ShardMaker, sum_shard_counts
@@ -106,8 +107,7 @@ def _make_pipeline_options(runner: str, num_workers: int, options: Sequence[str]
 
     if runner not in RUNNERS:
         raise ValueError(f"runner must be one of {', '.join(RUNNERS)}, got {runner!r}")
-    if num_workers < 1:
-        raise ValueError(f"num_workers must be at least 1, got {num_workers}")
+    check_positive(num_workers=num_workers)
     options = list(options)
     if runner == "direct":
         mode = "multi_processing" if num_workers > 1 else "in_memory"

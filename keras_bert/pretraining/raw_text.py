@@ -149,10 +149,10 @@ def _count_empty_file(path: Path, counts: CorpusCounts) -> None:
 
 def _read_text_lines(path: Path, encoding: str, bad_rows: BadRows, counts: CorpusCounts) -> Iterator[str]:
     """Yields the lines of a file without their ends; a blank line for each one that cannot be used."""
-    place = FilePosition()
-    for number, line in _count_bytes(numbered_lines(path, place), place, counts):
+    position = FilePosition()
+    for number, line in _count_bytes(numbered_lines(path, position), position, counts):
         try:
-            text = decode_line(line, encoding, place.line_offset)
+            text = decode_line(line, encoding, position.line_offset)
         except ValueError as error:
             bad_rows.report(path, number, f"{error}; if the file has another encoding, specify it (encoding)")
             yield ""
@@ -164,9 +164,9 @@ def _read_objects(path: Path, text_field: str, bad_rows: BadRows, counts: Corpus
     """Yields the lines of the text of each object, except white space."""
     if not any(line.strip() for _, line in numbered_lines(path)):
         return
-    place = FilePosition()
-    rows = read_values(path, [text_field], bad_rows, place)
-    for number, (text,) in _count_bytes(rows, place, counts):
+    position = FilePosition()
+    rows = read_values(path, [text_field], bad_rows, position)
+    for number, (text,) in _count_bytes(rows, position, counts):
         try:
             check_text(text_field, text)
         except ValueError as error:
@@ -178,13 +178,13 @@ def _read_objects(path: Path, text_field: str, bad_rows: BadRows, counts: Corpus
             counts.empty_documents += 1
 
 
-def _count_bytes(rows: Iterable[tuple], place: FilePosition, counts: CorpusCounts) -> Iterator[tuple]:
+def _count_bytes(rows: Iterable[tuple], position: FilePosition, counts: CorpusCounts) -> Iterator[tuple]:
     counted = 0
     for row in rows:
-        counts.bytes_read += place.bytes_read - counted
-        counted = place.bytes_read
+        counts.bytes_read += position.bytes_read - counted
+        counted = position.bytes_read
         yield row
-    counts.bytes_read += place.bytes_read - counted
+    counts.bytes_read += position.bytes_read - counted
 
 
 def _split_lines(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.data.worker_records import WorkerEpochs, worker_records
+from keras_bert.data.worker_records import WorkerEpochs, check_positive, worker_records
 from keras_bert.io.remote_paths import look_up_each
 from keras_bert.pretraining.records import describe_record, parse_records
 from keras_bert.pretraining.shard_files import describe_vocabulary, read_sidecars
@@ -104,8 +104,7 @@ def shard_batches(
     Returns a dataset as `text_batches` does. A record with a wrong checksum raises `tf.errors.DataLossError`. Raises
     ValueError if a number is out of range, and the errors of `describe_shards`.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    check_positive(batch_size=batch_size)
     description = describe_shards(paths)
     compression = _TFRECORD_COMPRESSIONS[description["compression"]]
     records = worker_records(

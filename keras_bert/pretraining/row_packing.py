@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_bert.data.python_operation import python_operation
 from keras_bert.data.random_order import random_key, shuffled
+from keras_bert.data.worker_records import check_positive
 
 # With these, rows of 512 tokens and at most 96 predictions are 99.6% full of sentence pairs, 99.8% of paragraphs and
 # 97.8% of single sentences of 13 tokens on average. Larger values add 0.3% at most.
@@ -92,7 +93,7 @@ def pack_instances(
     `sequence_ids` number the instances of a row from 1; a token attends only to its own instance. `position_ids`
     restart in each, and `cls_positions` are their starts. Padding is 0.
     """
-    _check_bounds(sequence_length=sequence_length, max_instances=max_instances, max_predictions=max_predictions)
+    check_positive(sequence_length=sequence_length, max_instances=max_instances, max_predictions=max_predictions)
     arrays = _check_instances(instances)
     lengths = arrays["padding_mask"].sum(axis=1, dtype="int64")
     is_predicted = arrays["masked_weights"] != 0
@@ -216,7 +217,7 @@ def pack_dataset(
     if max_instances is None:
         max_instances = max(sequence_length // TOKENS_PER_INSTANCE, 1)
     widths = {"sequence_length": sequence_length, "max_instances": max_instances, "max_predictions": max_predictions}
-    _check_bounds(**widths, window=window)
+    check_positive(**widths, window=window)
     _check_names(instances.element_spec)
     shapes = {
         **dict.fromkeys((*_TOKEN_NAMES, "sequence_ids", "position_ids"), sequence_length),
@@ -277,12 +278,6 @@ def _check_names(instances: Any) -> None:
     names = sorted(instances) if isinstance(instances, Mapping) else type(instances).__name__
     if names != sorted(_INSTANCE_NAMES):
         raise ValueError(f"instances must be a dict of {sorted(_INSTANCE_NAMES)}, got {names}")
-
-
-def _check_bounds(**bounds: int) -> None:
-    for name, value in bounds.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def _check_range(name: str, values: np.ndarray, minimum: int, maximum: int, advice: str) -> None:

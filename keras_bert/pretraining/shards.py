@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.data.worker_records import check_positive
+
 MEGABYTE = 1_000_000
 SHARD_MEGABYTES = 8
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -40,8 +42,7 @@ def plan_shards(paths: Sequence[str], shard_bytes: int = SHARD_MEGABYTES * MEGAB
     if a file does not exist, and ValueError if there are no files, all are empty, a file is compressed or UTF-16 or
     given twice, or a line is longer than `shard_bytes`.
     """
-    if shard_bytes < 1:
-        raise ValueError(f"shard_bytes must be at least 1, got {shard_bytes}")
+    check_positive(shard_bytes=shard_bytes)
     check_files(paths)
     _check_distinct(paths)
     shards: list[Shard] = []

@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.data.worker_records import check_positive
 from keras_bert.io.remote_paths import look_up_each
 from keras_bert.pretraining.documents import COUNT_NAMES
 from keras_bert.pretraining.instance_maker import InstanceMaker
@@ -55,8 +56,7 @@ class ShardJob:
     compression: str = "none"
 
     def __post_init__(self) -> None:
-        if self.num_copies < 1:
-            raise ValueError(f"num_copies must be at least 1, got {self.num_copies}")
+        check_positive(num_copies=self.num_copies)
         if self.record_format not in FEATURE_NAMES:
             raise ValueError(f"record_format must be one of {', '.join(FEATURE_NAMES)}, got {self.record_format!r}")
         if self.compression not in COMPRESSIONS:
@@ -168,8 +168,7 @@ def _check_same(path: str, sidecar: Mapping[str, Any], expected: Mapping[str, An
 
 def make_shards(job: ShardJob, shards: Sequence[Shard], num_workers: int = 1) -> Iterator[tuple[Shard, Counts]]:
     """Makes shards in this process, or in several others; yields each finished shard with its counts."""
-    if num_workers < 1:
-        raise ValueError(f"num_workers must be at least 1, got {num_workers}")
+    check_positive(num_workers=num_workers)
     tf.io.gfile.makedirs(job.folder)
     make = ShardMaker(job)  # also with several processes: an error is clearer here than in one of them
     if num_workers == 1:

@@ -35,13 +35,13 @@ _Word = tuple[str, int, int]
 
 @dataclasses.dataclass
 class TriviaQACounts:
-    """Numbers of questions and documents."""
+    """Numbers of questions and documents, counted while a file is converted."""
 
-    questions_of_file: int = 0  # to read
-    questions: int = 0  # read so far
-    bad_questions: int = 0  # invalid
+    questions_of_file: int = 0  # questions to read
+    questions: int = 0  # questions read so far
+    bad_questions: int = 0  # invalid questions
     rejected: int = 0  # questions of a verified set that did not pass verification
-    documents: int = 0  # of valid questions
+    documents: int = 0  # documents of valid questions
     repeated: int = 0  # documents that their question names a second time
     missing: int = 0  # documents whose file does not exist
     without_answer: int = 0  # documents whose first words do not contain the answer
