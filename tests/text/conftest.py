@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import load_vocabulary
 
@@ -16,6 +17,8 @@ VOCABULARY_FILES = {
 }
 LOWER_CASED = ("uncased", "chinese")
 
+CONTEXTS = ["In Páris, in the year 1066.", "", "the  the the the the the the the the the the"]
+QUESTIONS = ["Where?", "What?", "The the the the the"]
 TOY_VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "!", "cafe", "i", "[", "]", "mask"]
 
 
@@ -38,26 +41,19 @@ def toy():
 
 
 @pytest.fixture(scope="session")
-def golden_rows(shared):
-    """Function that reads all golden rows of a vocabulary: dicts of text, tokens and ids."""
-
-    def rows(name):
-        result = []
-        for kind in ("handmade", "fuzz", "real"):
-            path = shared / "golden" / "tokenizer" / f"{name}_{kind}.jsonl"
-            result += [json.loads(line) for line in path.read_bytes().decode("utf-8").split("\n") if line]
-        return result
-
-    return rows
+def question_preprocessor(tokenizers):
+    """A preprocessor with short windows, for `QUESTIONS` and `CONTEXTS`."""
+    return BertQuestionPreprocessor(tokenizers["uncased"], sequence_length=12, stride=3, max_query_length=4)
 
 
-@pytest.fixture(scope="session")
-def code_point_rows(shared):
-    """Function that reads a file of code points: (code point, general category, tokens joined by spaces)."""
+def golden_rows(shared, name):
+    """Reads all golden rows of a vocabulary: dicts of text, tokens and ids."""
+    files = [shared / "golden" / "tokenizer" / f"{name}_{kind}.jsonl" for kind in ("handmade", "fuzz", "real")]
+    return [json.loads(line) for file in files for line in file.read_bytes().decode("utf-8").split("\n") if line]
 
-    def rows(name):
-        content = gzip.decompress((shared / "golden" / "tokenizer" / f"codepoints_{name}.tsv.gz").read_bytes())
-        lines = content.decode("utf-8").split("\n")[1:-1]
-        return [(int(line[0], 16), line[1], line[2]) for line in (line.split("\t") for line in lines)]
 
-    return rows
+def code_point_rows(shared, name):
+    """Reads a file of code points: (code point, tokens joined by spaces)."""
+    content = gzip.decompress((shared / "golden" / "tokenizer" / f"codepoints_{name}.tsv.gz").read_bytes())
+    rows = (line.split("\t") for line in content.decode("utf-8").split("\n")[1:-1])
+    return [(int(code_point, 16), tokens) for code_point, _, tokens in rows]

@@ -4,7 +4,6 @@ WORDS = ["the", "un", "able", "Re", "é", "naïve", "ΟΔΟΣ", "1", "-", "I", "
 CONTEXTUAL = "ΣΣσςİIß'’.·\u00ad\u0345\u0300\u034f\U0001d165\U0001d16d\u302e\u0f71\u0f72ǅK가\u1100\u1161"
 SPECIAL = [b"[CLS]", b"[MASK]", b"[mask]", b"[UNK]", b"[SEP]", b"[[PAD]]", b"[MA\xc2\xadSK]", b"[CLS"]
 LONG = "aéα一가.𐐀"
-PRIVATE_PLANES = 0xF0000  # the first of 131,072 private characters, which differ only in their numbers
 
 
 def fuzzed_bytes(generator, code_points):
@@ -34,15 +33,9 @@ def invalid_bytes(generator):
     leads = [0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xF8, 0xFE, 0xFF]
     trails = [0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBB, 0xBF]
     whole = [character.encode() for character in "é€😀\ufeff\ufffd\uffff\ufdd0\U0010ffffaz \0"]
-    parts = []
-    for _ in range(generator.randrange(12)):
-        kind = generator.randrange(3)
-        parts.append(
-            generator.choice(whole) if kind == 0 else bytes([generator.choice(leads if kind == 1 else trails)])
-        )
-    return b"".join(parts)
+    kinds = [whole, [bytes([lead]) for lead in leads], [bytes([trail]) for trail in trails]]
+    return b"".join(generator.choice(generator.choice(kinds)) for _ in range(generator.randrange(12)))
 
 
-def representative_code_points(code_points):
-    """Lists the code points, with only a thousand of the private planes."""
-    return [code_point for code_point in code_points if code_point < PRIVATE_PLANES + 1000]
+# Words of about 200 characters, the limit of the original, and a longer run of several words.
+LONG_TEXTS = [letter * count for letter in LONG for count in (199, 200, 201, 801)] + ["!".join(["a" * 150] * 3)]

@@ -3,11 +3,8 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.text.answer_spans import find_answer_spans, find_answers
-from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from tests.reference import answer_spans as reference
-
-CONTEXTS = ["In Páris, in the year 1066.", "", "the  the the the the the the the the the the"]
-QUESTIONS = ["Where?", "What?", "The the the the the"]
+from tests.text.conftest import CONTEXTS, QUESTIONS
 
 
 @pytest.mark.parametrize("n_best, max_answer_length", [(1, 30), (5, 3), (200, 10)])
@@ -24,7 +21,7 @@ def test_spans_equal_the_reference(n_best, max_answer_length, step):
     expected = []
     for row in sorted(set(rows)):
         numbers = [i for i, other in enumerate(rows) if other == row]
-        windows = [[part[i].tolist() for part in (*logits, may_start, may_end)] for i in numbers]
+        windows = [[values[i].tolist() for values in (*logits, may_start, may_end)] for i in numbers]
         spans = reference.find_answer_spans(windows, n_best, max_answer_length)
         expected += [(row, numbers[window], *span) for window, *span in spans]
     assert list(zip(*(values.numpy().tolist() for values in found), strict=True)) == expected
@@ -36,15 +33,10 @@ def test_no_allowed_span(num_windows):
     assert find_answer_spans(logits, logits, mask, mask, tf.range(num_windows)).starts.shape == [0]
 
 
-@pytest.fixture(scope="module")
-def preprocessor(tokenizers):
-    return BertQuestionPreprocessor(tokenizers["uncased"], sequence_length=12, stride=3, max_query_length=4)
-
-
-def test_answers_are_cut_from_the_context(preprocessor):
-    prepared = preprocessor(QUESTIONS, CONTEXTS)
+def test_answers_are_cut_from_the_context(question_preprocessor):
+    prepared = question_preprocessor(QUESTIONS, CONTEXTS)
     ids = prepared.inputs["token_ids"].numpy()
-    paris, year = (preprocessor.tokenizer.token_to_id(word) for word in ("paris", "year"))
+    paris, year = (question_preprocessor.tokenizer.token_to_id(word) for word in ("paris", "year"))
     logits = np.where(ids == paris, 5.0, np.where(ids == year, 4.0, 0.0)).astype("float32")
     answers = find_answers(prepared, tf.constant(CONTEXTS), tf.constant(logits), tf.constant(logits), 4, 6)
     assert answers.texts[0, 0].numpy().decode() == "Páris"
@@ -58,9 +50,9 @@ def test_answers_are_cut_from_the_context(preprocessor):
     assert len(set(repeated)) == len(repeated)
 
 
-def test_white_space_in_an_answer_becomes_one_space(preprocessor):
+def test_white_space_in_an_answer_becomes_one_space(question_preprocessor):
     contexts = ["in\n\tthe year \u202f  1066"]
-    prepared = preprocessor(["Where?"], contexts)
+    prepared = question_preprocessor(["Where?"], contexts)
     length = prepared.inputs["token_ids"].shape[1]
     starts = np.eye(length, dtype="float32")[None, int(prepared.context_starts[0])]
     ends = np.eye(length, dtype="float32")[None, length - 2]  # before [SEP]

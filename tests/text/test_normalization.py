@@ -5,28 +5,8 @@ import sys
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.normalization import TextNormalizer, clean, lower
+from keras_bert.text.normalization import TextNormalizer, lower
 from tests.forked import run as run_forked
-from tests.text.fuzz import invalid_bytes
-
-
-def normalize(text, **arguments):
-    arguments = {"lower_case": True, "strip_accents": True, **arguments}
-    return TextNormalizer(**arguments)(tf.constant([text]))[0].numpy()
-
-
-def test_invalid_bytes_are_dropped_as_in_python():
-    generator = random.Random(3)
-    texts = [invalid_bytes(generator) for _ in range(20_000)]
-    dropped = clean(tf.strings.unicode_transcode(tf.constant(texts), "UTF-8", "UTF-8", errors="ignore"))
-    expected = clean(tf.constant([text.decode("utf-8", "ignore") for text in texts]))
-    assert (dropped.numpy() == expected.numpy()).all()
-    decoded = tf.strings.unicode_decode(tf.constant(texts), "UTF-8", errors="ignore").to_list()
-    assert decoded == [[ord(character) for character in text.decode("utf-8", "ignore")] for text in texts]
-
-
-def test_white_space_becomes_space_and_controls_are_removed():
-    assert clean(tf.constant(["a\tb\u3000c\u2028d\x85e\u200bf\ufffdg\x7fh"])).numpy().tolist() == [b"a b c defgh"]
 
 
 def test_lower_cases_sigma_as_python_does():
@@ -35,12 +15,6 @@ def test_lower_cases_sigma_as_python_does():
     texts += ["".join(generator.choices("ΣσςAaα1 .'’·\u00a8\u0301\u0345ʰªⓐ一-", k=8)) for _ in range(5_000)]
     lowered = [text.decode() for text in lower(tf.constant(texts)).numpy()]
     assert lowered == [text.lower() for text in texts]
-
-
-def test_case_and_accents_have_separate_switches():
-    assert normalize("ÉÉ", strip_accents=False).decode() == "éé"
-    assert normalize("É", lower_case=False) == b"E"
-    assert normalize("É", lower_case=False, strip_accents=False).decode() == "É"
 
 
 @pytest.mark.parametrize("limit", [0, 1000])

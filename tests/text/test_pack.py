@@ -16,42 +16,27 @@ def ragged(rows):
     return tf.ragged.constant(rows, dtype=tf.int32, ragged_rank=1)
 
 
-@pytest.mark.parametrize("sequence_length", [3, 4, 5, 8, 9, 16])
-def test_pairs_equal_the_reference(sequence_length):
+@pytest.mark.parametrize("sequence_length", [2, 3, 4, 5, 8, 9, 16])
+def test_equals_the_reference(sequence_length):
     generator = random.Random(sequence_length)
-    rows = [
-        (list(range(1000, 1000 + generator.randrange(12))), list(range(2000, 2000 + generator.randrange(12))))
-        for _ in range(300)
-    ]
-    first, second = ragged([a for a, _ in rows]), ragged([b for _, b in rows])
-    packed = pack(first, second, sequence_length=sequence_length, **SPECIAL)
-    for index, (a, b) in enumerate(rows):
-        expected = reference.pack(a, b, sequence_length=sequence_length, **SPECIAL)
-        assert tuple(packed[name][index].numpy().tolist() for name in NAMES) == expected
-
-
-@pytest.mark.parametrize("sequence_length", [2, 3, 7])
-def test_single_segments_equal_the_reference(sequence_length):
-    rows = [list(range(1000, 1000 + length)) for length in range(10)]
-    packed = pack(ragged(rows), None, sequence_length=sequence_length, **SPECIAL)
-    for index, row in enumerate(rows):
-        expected = reference.pack(row, None, sequence_length=sequence_length, **SPECIAL)
-        assert tuple(packed[name][index].numpy().tolist() for name in NAMES) == expected
+    first, second = (
+        [list(range(begin, begin + generator.randrange(12))) for _ in range(300)] for begin in (1000, 2000)
+    )
+    for other in (None, second) if sequence_length > 2 else (None,):
+        packed = pack(ragged(first), other and ragged(other), sequence_length=sequence_length, **SPECIAL)
+        for index, a in enumerate(first):
+            expected = reference.pack(a, other and other[index], sequence_length=sequence_length, **SPECIAL)
+            assert tuple(packed[name][index].numpy().tolist() for name in NAMES) == expected
 
 
 def test_longest_pads_to_the_longest_row_after_truncation():
     segment = ragged([[5], [5, 5, 5, 5, 5, 5], []])
-    short = pack(segment, None, sequence_length=6, pad_to="longest", **SPECIAL)
-    assert short["token_ids"].numpy().tolist() == [
-        [101, 5, 102, 7, 7, 7],
-        [101, 5, 5, 5, 5, 102],
-        [101, 102, 7, 7, 7, 7],
-    ]
-    full = pack(segment, segment, sequence_length=20, pad_to="max_length", **SPECIAL)
-    longest = pack(segment, segment, sequence_length=20, pad_to="longest", **SPECIAL)
-    assert longest["token_ids"].shape == [3, 15]
-    for name in NAMES:
-        np.testing.assert_array_equal(longest[name], full[name][:, :15])
+    for second, sequence_length, width in ((None, 6, 6), (segment, 20, 15)):
+        full = pack(segment, second, sequence_length=sequence_length, pad_to="max_length", **SPECIAL)
+        longest = pack(segment, second, sequence_length=sequence_length, pad_to="longest", **SPECIAL)
+        assert longest["token_ids"].shape == [3, width]
+        for name in NAMES:
+            np.testing.assert_array_equal(longest[name], full[name][:, :width])
 
 
 def test_types_and_static_shapes_in_a_graph():
@@ -94,9 +79,8 @@ def test_invalid_arguments_are_refused(arguments, error, message):
         pack(**{"segment_a": ragged([[1]]), "segment_b": None, "sequence_length": 8, **SPECIAL, **arguments})
 
 
-def test_preprocessor_packs_with_its_tokenizers_special_ids(toy):
-    config = json.loads(json.dumps(PackingPreprocessor(toy, 8).get_config()))
-    preprocessor = PackingPreprocessor.from_config(config)
+def test_preprocessor_packs_with_the_special_ids_of_its_tokenizer(toy):
+    preprocessor = PackingPreprocessor.from_config(json.loads(json.dumps(PackingPreprocessor(toy, 8).get_config())))
     ids = toy.tokenize(["play playing"])
     row = [toy.cls_id, *ids.values.numpy(), toy.sep_id]
     assert preprocessor.pack(ids)["token_ids"].numpy().tolist() == [row]

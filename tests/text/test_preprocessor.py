@@ -6,20 +6,18 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.text.preprocessor import BertPreprocessor
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from keras_bert.text.word_preprocessor import BertWordPreprocessor
 
 GOLDEN_NAMES = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
 
 
-@pytest.fixture(scope="module")
-def golden_pairs(shared):
+def test_golden_rows(shared, tokenizers):
     path = shared / "golden" / "tokenizer" / "pair_packing_uncased.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-
-
-def test_golden_rows(tokenizers, golden_pairs):
-    assert len(golden_pairs) == 200
-    for length in {row["max_seq_length"] for row in golden_pairs}:
-        rows = [row for row in golden_pairs if row["max_seq_length"] == length]
+    golden = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    assert len(golden) == 200
+    for length in {row["max_seq_length"] for row in golden}:
+        rows = [row for row in golden if row["max_seq_length"] == length]
         # An empty second text is packed like a missing one.
         inputs = {name: [row[name] or "" for row in rows] for name in ("text_a", "text_b")}
         packed = BertPreprocessor(tokenizers["uncased"], length)(inputs)
@@ -29,39 +27,34 @@ def test_golden_rows(tokenizers, golden_pairs):
             np.testing.assert_array_equal(packed[name], [row[golden_name][:width] for row in rows])
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        ["play", "playing!"],
-        tf.constant(["play", "playing!"]),
-        {"text": ["play", "playing!"]},
-        pd.DataFrame({"text": ["play", "playing!"]}, index=[5, 2]),
-    ],
-)
-def test_forms_of_single_texts(toy, inputs):
-    preprocessor = BertPreprocessor(toy)
-    assert preprocessor(inputs)["token_ids"].numpy().tolist() == [[2, 5, 3, 0, 0], [2, 5, 6, 7, 3]]
-    assert preprocessor.token_counts(inputs).numpy().tolist() == [3, 5]
+SINGLE_IDS = [[2, 5, 3, 0, 0], [2, 5, 6, 7, 3]]
+PAIR_IDS = [[2, 5, 3, 7, 3]]
 
 
 @pytest.mark.parametrize(
-    "inputs",
+    ("inputs", "ids", "counts"),
     [
-        (["play"], ["!"]),
-        (tf.constant(["play"]), pd.Series(["!"])),
-        pd.DataFrame({"text_b": ["!"], "text_a": ["play"]}),
+        (["play", "playing!"], SINGLE_IDS, [3, 5]),
+        (tf.constant(["play", "playing!"]), SINGLE_IDS, [3, 5]),
+        ({"text": ["play", "playing!"]}, SINGLE_IDS, [3, 5]),
+        (pd.DataFrame({"text": ["play", "playing!"]}, index=[5, 2]), SINGLE_IDS, [3, 5]),
+        ((["play"], ["!"]), PAIR_IDS, [5]),
+        ((tf.constant(["play"]), pd.Series(["!"])), PAIR_IDS, [5]),
+        (pd.DataFrame({"text_b": ["!"], "text_a": ["play"]}), PAIR_IDS, [5]),
     ],
 )
-def test_forms_of_pairs(toy, inputs):
+def test_forms_of_texts(toy, inputs, ids, counts):
     preprocessor = BertPreprocessor(toy)
-    assert preprocessor(inputs)["token_ids"].numpy().tolist() == [[2, 5, 3, 7, 3]]
-    assert preprocessor.token_counts(inputs).numpy().tolist() == [5]
+    assert preprocessor(inputs)["token_ids"].numpy().tolist() == ids
+    assert preprocessor.token_counts(inputs).numpy().tolist() == counts
 
 
 def test_counts_tokens_before_truncation(toy):
     preprocessor = BertPreprocessor(toy, sequence_length=4)
     assert preprocessor.token_counts(["play " * 10, ""]).numpy().tolist() == [12, 2]
     assert preprocessor(["play " * 10, ""])["token_ids"].numpy().tolist() == [[2, 5, 5, 3], [2, 3, 0, 0]]
+    with pytest.raises(ValueError, match="at least 3"):
+        BertPreprocessor(toy, sequence_length=2)((["play"], ["play"]))
 
 
 def test_keeps_the_fixed_length_in_tf_data(toy):
@@ -73,12 +66,14 @@ def test_keeps_the_fixed_length_in_tf_data(toy):
     assert batches == [[[2, 5, 3, 5, 6, 3], [2, 8, 3, 7, 3, 0]], [[2, 3, 7, 3, 0, 0]]]
 
 
-def test_config_survives_json(toy):
-    preprocessor = BertPreprocessor(toy, 9, "max_length")
-    config = json.loads(json.dumps(preprocessor.get_config()))
-    copy = BertPreprocessor.from_config(config)
-    assert copy.get_config() == config
-    np.testing.assert_array_equal(copy(["playing"])["token_ids"], preprocessor(["playing"])["token_ids"])
+def test_configs_survive_json(toy):
+    for preprocessor in (
+        BertPreprocessor(toy, 9, "max_length", "windows", 4),
+        BertQuestionPreprocessor(toy, 12, stride=3, max_query_length=4),
+        BertWordPreprocessor(toy, 12, 3),
+    ):
+        config = json.loads(json.dumps(preprocessor.get_config()))
+        assert type(preprocessor).from_config(config).get_config() == config == preprocessor.get_config()
 
 
 @pytest.mark.parametrize(
@@ -100,16 +95,24 @@ def test_invalid_inputs_are_refused(toy, inputs, error, message):
         BertPreprocessor(toy)(inputs)
 
 
-def test_invalid_arguments_are_refused(toy):
-    with pytest.raises(TypeError, match=r"must be a BertTokenizer\. Received: str"):
-        BertPreprocessor("vocab.txt")
-    with pytest.raises(ValueError, match="at least 2"):
-        BertPreprocessor(toy, sequence_length=1)
-    with pytest.raises(ValueError, match="pad_to"):
-        BertPreprocessor(toy, pad_to="max")
-    with pytest.raises(ValueError, match="long_texts must be one of"):
-        BertPreprocessor(toy, long_texts="split")
-    with pytest.raises(ValueError, match="needs long_texts='windows'"):
-        BertPreprocessor(toy, window_stride=4)
-    with pytest.raises(ValueError, match="at least 3"):
-        BertPreprocessor(toy, sequence_length=2)((["play"], ["play"]))
+@pytest.mark.parametrize(
+    ("kind", "arguments", "error", "message"),
+    [
+        *(
+            (kind, {"tokenizer": "vocab.txt"}, TypeError, r"must be a BertTokenizer\. Received: str")
+            for kind in (BertPreprocessor, BertQuestionPreprocessor, BertWordPreprocessor)
+        ),
+        (BertPreprocessor, {"sequence_length": 1}, ValueError, "at least 2"),
+        (BertPreprocessor, {"pad_to": "max"}, ValueError, "pad_to"),
+        (BertPreprocessor, {"long_texts": "split"}, ValueError, "long_texts must be one of"),
+        (BertPreprocessor, {"window_stride": 4}, ValueError, "needs long_texts='windows'"),
+        (BertQuestionPreprocessor, {"sequence_length": 7, "max_query_length": 4}, ValueError, "leaves no room"),
+        (BertQuestionPreprocessor, {"stride": 0}, ValueError, "stride must be at least 1"),
+        (BertQuestionPreprocessor, {"max_query_length": 4.0}, TypeError, "max_query_length must be an int"),
+        (BertWordPreprocessor, {"sequence_length": 2}, ValueError, "at least 3"),
+        (BertWordPreprocessor, {"sequence_length": 8, "stride": 0}, ValueError, "stride"),
+    ],
+)
+def test_invalid_arguments_are_refused(toy, kind, arguments, error, message):
+    with pytest.raises(error, match=message):
+        kind(**{"tokenizer": toy, **arguments})

@@ -5,10 +5,6 @@ from keras_bert.text.random_bits import integers_below, random_bits, uniform_flo
 from tests.reference import masking as reference
 
 
-def keys_from(first, count):
-    return tf.range(first, first + count, dtype=tf.int64)
-
-
 def test_reference_is_splitmix64():
     # The numbers of seed 1234567 that implementations of SplitMix64 are commonly checked with.
     numbers = [reference.finalize((1234567 + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) for i in range(3)]
@@ -25,7 +21,7 @@ def test_bits_equal_the_reference(purpose):
 
 
 def test_integers_and_floats_equal_the_reference():
-    bits = random_bits(keys_from(0, 20), 0, 10)
+    bits = random_bits(tf.range(20, dtype=tf.int64), 0, 10)
     flat = [int(number) for number in bits.numpy().ravel()] + [0, 2**64 - 1]
     floats = uniform_floats(tf.constant(flat, tf.uint64)).numpy().tolist()
     assert floats == [reference.uniform_float(number) for number in flat]

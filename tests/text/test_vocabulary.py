@@ -39,10 +39,9 @@ def test_invalid_files_are_refused(tmp_path, content, message):
 
 
 def test_missing_files_and_folders_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        load_vocabulary(tmp_path / "none.txt")
-    with pytest.raises(FileNotFoundError, match="is a folder"):
-        load_vocabulary(tmp_path)
+    for path, message in ((tmp_path / "none.txt", "does not exist"), (tmp_path, "is a folder")):
+        with pytest.raises(FileNotFoundError, match=message):
+            load_vocabulary(path)
 
 
 @pytest.mark.parametrize("vocabulary", ["[UNK]", None, {"a": 1}, ["[UNK]", 5], ["[UNK]", b"a"]])

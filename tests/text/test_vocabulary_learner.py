@@ -5,7 +5,6 @@ import random
 import sys
 
 import pytest
-import tokenizers
 
 from keras_bert.text import vocabulary_learner
 from keras_bert.text.tokenizer import BertTokenizer
@@ -38,8 +37,8 @@ def reference_vocabulary(word_counts, vocab_size, min_frequency):
     words = [([word[0], *(f"##{character}" for character in word[1:])], n) for word, n in word_counts.items()]
     while len(entries) < vocab_size:
         pairs = collections.Counter()
-        for pieces, n in words:
-            for pair in itertools.pairwise(pieces):
+        for wordpieces, n in words:
+            for pair in itertools.pairwise(wordpieces):
                 pairs[pair] += n
         best = min(pairs, key=lambda pair: (-pairs[pair], *map(entries.index, pair)), default=None)
         if best is None or pairs[best] < min_frequency:
@@ -47,10 +46,10 @@ def reference_vocabulary(word_counts, vocab_size, min_frequency):
         joined = best[0] + best[1].removeprefix("##")
         if joined not in entries:
             entries.append(joined)
-        for pieces, _ in words:
-            for index in range(len(pieces) - 1, 0, -1):
-                if (pieces[index - 1], pieces[index]) == best:
-                    pieces[index - 1 : index + 1] = [joined]
+        for wordpieces, _ in words:
+            for index in range(len(wordpieces) - 1, 0, -1):
+                if (wordpieces[index - 1], wordpieces[index]) == best:
+                    wordpieces[index - 1 : index + 1] = [joined]
     return entries
 
 
@@ -96,12 +95,8 @@ def test_limit_alphabet_drops_rare_characters_with_a_warning(caplog):
     assert "1 of 5 characters are dropped" in caplog.text
     assert "3 of 56 (5.3571%)" in caplog.text
     # A word that can only be [UNK] is ignored: without x, "axb" does not count as "ab".
-    assert VocabularyLearner(100, limit_alphabet=2, min_frequency=1).learn({"ab": 1, "axb": 1})[5:] == [
-        "a",
-        "b",
-        "##b",
-        "ab",
-    ]
+    learned = VocabularyLearner(100, limit_alphabet=2, min_frequency=1).learn({"ab": 1, "axb": 1})
+    assert learned[5:] == ["a", "b", "##b", "ab"]
 
 
 def test_large_counts_are_divided(monkeypatch):
@@ -160,28 +155,12 @@ def test_coverage_counts_wordpieces_and_unknown_words(monkeypatch):
     assert measure_coverage(tokenizer, counts) == (18, 5 + 2 * 3 + 2 + 7 + 1, 8)
 
 
-def differing_lines(vocabulary, lines):
-    """Finds the lines that the `tokenizers` library splits differently."""
-    ids = {entry: index for index, entry in enumerate(vocabulary)}
-    theirs = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=200))
-    theirs.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
-    theirs.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    ours, differing = BertTokenizer(vocabulary, lower_case=True), []
-    for begin in range(0, len(lines), 10_000):
-        batch = lines[begin : begin + 10_000]
-        expected = theirs.encode_batch_fast(batch)
-        found = ours.tokenize(batch).to_list()
-        differing += [line for line, ids, other in zip(batch, found, expected, strict=True) if ids != other.ids]
-    return differing
-
-
 @pytest.mark.slow
-def test_novels_are_tokenized_as_by_the_tokenizers_library(shared):
+def test_vocabulary_of_novels_covers_their_words(shared):
     paths = sorted((shared / "data" / "text" / "english_novels").glob("*.txt"))[:16]
-    novel_lines = [line for path in paths for line in path.read_text(encoding="utf-8-sig").split("\n")]
-    vocabulary = VocabularyLearner(8_000).learn(count(novel_lines))
+    counts = count([line for path in paths for line in path.read_text(encoding="utf-8-sig").split("\n")])
+    vocabulary = VocabularyLearner(8_000).learn(counts)
     assert len(vocabulary) == 8_000
-    assert differing_lines(vocabulary, novel_lines) == []
-    coverage = measure_coverage(BertTokenizer(vocabulary, lower_case=True), count(novel_lines))
+    coverage = measure_coverage(BertTokenizer(vocabulary, lower_case=True), counts)
     assert coverage.num_unknown == 0
     assert coverage.num_wordpieces < 1.12 * coverage.num_words

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.text.pack import packed_lengths
 from keras_bert.text.windows import split_into_windows, split_pairs_into_windows, split_questions
 from tests.reference import windows as reference
 
@@ -20,13 +19,6 @@ def test_windows_equal_the_reference(window_length, stride):
         (window, i) for i, row in enumerate(rows) for window in reference.split_into_windows(row, window_length, stride)
     ]
     assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
-
-
-def test_window_length_and_stride_per_row():
-    rows = [list(range(10)), list(range(10))]
-    windows, _ = split_into_windows(ragged(rows), tf.constant([4, 9]), tf.constant([3, 5]))
-    expected = reference.split_into_windows(rows[0], 4, 3) + reference.split_into_windows(rows[1], 9, 5)
-    assert windows.to_list() == expected
 
 
 def test_windows_of_single_segments():
@@ -51,15 +43,6 @@ def test_windows_of_pairs_repeat_a_and_cover_b():
     assert list(zip(a.to_list(), b.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
 
 
-def test_packing_does_not_truncate_windows():
-    generator = np.random.default_rng(0)
-    rows = [generator.integers(10, 99, [size]).tolist() for size in generator.integers(0, 40, [50])]
-    for second in (None, ragged(rows[25:])):
-        a_windows, b_windows, row_ids = split_pairs_into_windows(ragged(rows[:25]), second, 12, stride=4)
-        assert int(tf.reduce_max(packed_lengths(a_windows, b_windows))) <= 12
-        assert sorted(set(row_ids.numpy().tolist())) == list(range(25))
-
-
 @pytest.mark.parametrize(
     "sequence_length, stride, max_query_length", [(8, 2, 4), (12, 3, 2), (30, 128, 5), (60, 7, 20)]
 )
@@ -74,12 +57,12 @@ def test_question_windows_equal_the_reference(sequence_length, stride, max_query
         room = sequence_length - 3 - len(question)
         expected = reference.split_into_windows(context, room, min(stride, room))
         first_tokens = [i * min(stride, room) for i in range(len(expected))]
-        part = slice(window, window + len(expected))
+        rows = slice(window, window + len(expected))
         window += len(expected)
-        assert result.rows[part].numpy().tolist() == [row] * len(expected)
-        assert result.questions[part].to_list() == [question] * len(expected)
-        assert result.contexts[part].to_list() == expected
-        assert result.first_tokens[part].numpy().tolist() == first_tokens
+        assert result.rows[rows].numpy().tolist() == [row] * len(expected)
+        assert result.questions[rows].to_list() == [question] * len(expected)
+        assert result.contexts[rows].to_list() == expected
+        assert result.first_tokens[rows].numpy().tolist() == first_tokens
         spans = list(zip(first_tokens, map(len, expected), strict=True))
-        assert result.is_max_context[part].to_list() == reference.is_max_context(spans)
+        assert result.is_max_context[rows].to_list() == reference.is_max_context(spans)
     assert window == result.rows.shape[0]

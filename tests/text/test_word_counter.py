@@ -6,7 +6,8 @@ import pytest
 
 from keras_bert.text.word_counter import WordCounter
 from tests.reference import tokenization as reference
-from tests.text.fuzz import fuzzed_bytes
+from tests.text.conftest import code_point_rows
+from tests.text.fuzz import LONG_TEXTS, fuzzed_bytes
 
 # Capitals that are new in Unicode 14, which TensorFlow does not lower-case yet.
 NEW_CAPITALS = {0x2C2F, 0xA7C0, 0xA7D0, 0xA7D6, 0xA7D8, *range(0x10570, 0x10596)}
@@ -31,15 +32,11 @@ def count(texts, *arguments):
     return counter.counts, counter.num_too_long
 
 
-@pytest.fixture(scope="module")
-def code_points(code_point_rows):
-    return [row[0] for row in code_point_rows("cased") if row[0] not in NEW_CAPITALS]
-
-
 @pytest.mark.parametrize("case", [(True,), (False,), (True, False), (False, True)])
-def test_counts_of_fuzzed_bytes_equal_the_reference(code_points, case):
+def test_counts_of_fuzzed_bytes_equal_the_reference(shared, case):
     generator = random.Random(12)
-    texts = [fuzzed_bytes(generator, code_points) for _ in range(1_000)]
+    code_points = [row[0] for row in code_point_rows(shared, "cased") if row[0] not in NEW_CAPITALS]
+    texts = [fuzzed_bytes(generator, code_points) for _ in range(1_000)] + [text.encode() for text in LONG_TEXTS]
     assert count(texts, *case) == reference_counts(texts, *case)
 
 
@@ -51,10 +48,7 @@ def test_counts_add_up_over_batches():
     assert counter.counts == count(texts, True)[0] == {"one": 1, ",": 1, "two": 3, "three": 1, "four": 1, "!": 1}
 
 
-def test_long_words_are_counted_separately():
-    counts, num_too_long = count(["a" * 200, "a" * 201 + " b", "é" * 300 + "!" + "é" * 201], False)
-    assert counts == {"a" * 200: 1, "b": 1, "!": 1}
-    assert num_too_long == 3
+def test_the_word_limit_is_an_argument():
     assert count(["abc abcd"], False, None, 3) == ({"abc": 1}, 1)
 
 

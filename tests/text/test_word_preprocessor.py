@@ -37,17 +37,3 @@ def test_windows_and_positions_equal_the_reference(toy, sequence_length, stride)
     assert len(prepared.inputs["token_ids"]) == window
     assert list(zip(prepared.windows.numpy(), prepared.positions.numpy(), strict=True)) == positions
     assert len(positions) == sum(map(len, sequences))  # no word is lost, even without any token
-
-
-def test_config_round_trip(toy):
-    config = BertWordPreprocessor(toy, 12, 3).get_config()
-    assert BertWordPreprocessor.from_config(config).get_config() == config
-
-
-def test_invalid_arguments_are_refused(toy):
-    with pytest.raises(TypeError, match="must be a BertTokenizer"):
-        BertWordPreprocessor("vocab.txt")
-    with pytest.raises(ValueError, match="at least 3"):
-        BertWordPreprocessor(toy, 2)
-    with pytest.raises(ValueError, match="stride"):
-        BertWordPreprocessor(toy, 8, 0)
