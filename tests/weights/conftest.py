@@ -1,6 +1,7 @@
 """Toy checkpoints with seeded random weights, and copies of the reference ones that a test may break."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,8 +23,44 @@ SIZES = {
 }
 
 
+# Substitutions that turn the path of a variable into the name of a tensor of google-research/bert, without "bert/".
+GOOGLE_NAMES = [
+    ("^encoder/transformer_block_", "encoder/layer_"),
+    ("^encoder/(embeddings|pooler)", r"\1"),
+    ("token_embeddings", "word_embeddings"),
+    ("segment_embeddings", "token_type_embeddings"),
+    ("self_attention_layer_norm", "attention/output/LayerNorm"),
+    ("self_attention/output", "attention/output/dense"),
+    ("self_attention", "attention/self"),
+    ("output_layer_norm", "output/LayerNorm"),
+    ("layer_norm", "LayerNorm"),
+    (r"(pooler|intermediate|layer_\d+/output)/(kernel|bias)", r"\1/dense/\2"),
+]
+HUGGING_FACE_NAMES = [
+    *GOOGLE_NAMES,
+    ("_embeddings$", "_embeddings.weight"),
+    ("layer_", "layer."),
+    ("/(kernel|gamma)$", ".weight"),
+    ("/beta$", ".bias"),
+    ("/", "."),
+]
+
+
+def assert_encoder_equals_file(arrays, tensors, names, transposed):
+    """Compares the arrays of an encoder with the tensors of a file, which may store kernels as [outputs, inputs]."""
+    tensors = {re.sub("^bert[/.]", "", name): tensor for name, tensor in tensors.items()}
+    for path in [path for path in arrays if path.startswith("encoder/")]:
+        parts = []
+        for part in ["query", "key", "value"] if "query_key_value" in path else [""]:
+            name = path.replace("query_key_value", part)
+            for pattern, replacement in names:
+                name = re.sub(pattern, replacement, name)
+            parts.append(tensors[name].T if transposed and path.endswith("/kernel") else tensors[name])
+        np.testing.assert_array_equal(arrays[path], np.concatenate(parts, axis=-1))
+
+
 class HuggingFaceFolder:
-    """A folder that a test changes stored by stored; `write` puts it on the disk."""
+    """A checkpoint that a test may change before `write` puts it on the disk."""
 
     def __init__(self, path: Path):
         random = np.random.default_rng(0)

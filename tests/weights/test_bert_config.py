@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json
@@ -9,13 +7,8 @@ ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}
 CONFIG = {**SIZES, "hidden_act": "gelu"}
 
 
-def arguments_of(tmp_path, **changes):
-    return parse_encoder_arguments(CONFIG | changes, tmp_path / "bert_config.json", ACTIVATIONS)
-
-
 def test_optional_fields_have_defaults(tmp_path):
-    arguments = arguments_of(tmp_path)
-    assert arguments == {
+    assert parse_encoder_arguments(CONFIG, tmp_path / "bert_config.json", ACTIVATIONS) == {
         **SIZES,
         "hidden_act": "gelu_new",
         "hidden_dropout_prob": 0.1,
@@ -32,47 +25,39 @@ def test_names_missing_field(tmp_path, field):
         parse_encoder_arguments(config, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.5, "4", True, None])
-def test_rejects_invalid_size(tmp_path, value):
-    with pytest.raises(ValueError, match=r"bert_config.json: hidden_size must be an integer of at least 1; found"):
-        arguments_of(tmp_path, hidden_size=value)
+SIZE, ACTIVATION = (
+    "hidden_size must be an integer of at least 1; found",
+    r"hidden_act must be one of \['gelu', 'relu'\]; found",
+)
+RATE = r"hidden_dropout_prob must be a number in \[0, 1\); found"
 
 
-def test_heads_must_divide_the_width(tmp_path):
-    with pytest.raises(ValueError, match=r"found hidden_size 4 and num_attention_heads 3"):
-        arguments_of(tmp_path, num_attention_heads=3)
-
-
-@pytest.mark.parametrize("value", ["swish", None, ["gelu"]])
-def test_rejects_unknown_activation(tmp_path, value):
-    with pytest.raises(ValueError, match=r"hidden_act must be one of \['gelu', 'relu'\]; found"):
-        arguments_of(tmp_path, hidden_act=value)
-
-
-@pytest.mark.parametrize("value", [1, -0.1, "0.1", True, float("nan")])
-def test_rejects_invalid_rate(tmp_path, value):
-    with pytest.raises(ValueError, match=r"hidden_dropout_prob must be a number in \[0, 1\); found"):
-        arguments_of(tmp_path, hidden_dropout_prob=value)
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        *(("hidden_size", value, SIZE) for value in (0, -1, 2.5, "4", True, None)),
+        ("num_attention_heads", 3, "found hidden_size 4 and num_attention_heads 3"),
+        *(("hidden_act", value, ACTIVATION) for value in ("swish", None, ["gelu"])),
+        *(("hidden_dropout_prob", value, RATE) for value in (1, -0.1, "0.1", True, float("nan"))),
+    ],
+)
+def test_rejects_invalid_values(tmp_path, field, value, message):
+    with pytest.raises(ValueError, match=f"bert_config.json: .*{message}"):
+        parse_encoder_arguments(CONFIG | {field: value}, tmp_path / "bert_config.json", ACTIVATIONS)
 
 
 def test_missing_file_lists_the_folder(tmp_path):
     (tmp_path / "other.txt").write_text("")
-    with pytest.raises(
-        FileNotFoundError, match=r"config.json: there is no such file; the folder contains \['other.txt'\]"
-    ):
+    message = r"config.json: there is no such file; the folder contains \['other.txt'\]"
+    with pytest.raises(FileNotFoundError, match=message):
         read_json(tmp_path / "config.json")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"version https://git-lfs", b"\xff\xfe{}"])
-def test_rejects_file_that_is_not_json(tmp_path, content):
+@pytest.mark.parametrize("content", [b"", b"{", b"version https://git-lfs", b"\xff\xfe{}", b"[1]"])
+def test_rejects_file_that_is_not_a_json_object(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"config.json: not JSON .*{len(content)} bytes"):
-        read_json(tmp_path / "config.json")
-
-
-def test_rejects_json_that_is_not_an_object(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps([1]))
-    with pytest.raises(ValueError, match="expected a JSON object, found list"):
+    message = "expected a JSON object, found list" if content == b"[1]" else f"not JSON .*{len(content)} bytes"
+    with pytest.raises(ValueError, match=f"config.json: {message}"):
         read_json(tmp_path / "config.json")
 
 

@@ -7,27 +7,19 @@ def test_accepts_folders_strings_and_files(hugging_face_folder):
     folder = hugging_face_folder.write()
     for path in (str(folder), folder, folder / "model.safetensors"):
         assert read_checkpoint(path).path == folder / "model.safetensors"
-
-
-def test_reads_safetensors_file_of_another_name(hugging_face_folder):
-    folder = hugging_face_folder.write()
     (folder / "model.safetensors").rename(folder / "best.safetensors")
     assert read_checkpoint(folder / "best.safetensors").source == "hugging_face"
 
 
 def test_folder_without_weights_is_listed(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "notes.txt").write_text("")
+    for name in ("config.json", "notes.txt"):
+        (tmp_path / name).write_text("{}")
     with pytest.raises(FileNotFoundError) as caught:
         read_checkpoint(tmp_path)
-    message = str(caught.value)
     for part in ("model.safetensors", "model.safetensors.index.json", "*.ckpt.index", "bert_config.json"):
-        assert part in message
-    assert f"{tmp_path} contains ['config.json', 'notes.txt']" in message
-
-
-def test_listing_of_a_folder_is_abbreviated(tmp_path):
-    for index in range(50):
+        assert part in str(caught.value)
+    assert f"{tmp_path} contains ['config.json', 'notes.txt']" in str(caught.value)
+    for index in range(48):
         (tmp_path / f"file{index}").write_text("")
     with pytest.raises(FileNotFoundError, match="and 30 more"):
         read_checkpoint(tmp_path)

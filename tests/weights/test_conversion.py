@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from keras_bert.models.classifier import BertClassifier
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.conversion import ENCODERS, convert_encoder, encoder_name
@@ -65,13 +66,11 @@ def test_rejects_directions_that_differ(read, tmp_path):
         toy_encoder().save_checkpoint(tmp_path / f"words_{number}", BertTokenizer(words, lower_case=True))
         for number, words in enumerate((VOCABULARY, [*VOCABULARY[:-1], "##other"]))
     ]
-    with pytest.raises(ValueError, match=r"differ in \['vocabulary'\]"):
-        convert_encoder(
-            *(read_checkpoint(folder) for folder in folders[:1]), "two_directions", read_checkpoint(folders[1])
-        )
-    (folders[0] / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    with pytest.raises(ValueError, match="'lower_case', 'vocabulary'"):
-        convert_encoder(read_checkpoint(folders[0]), "two_directions", read_checkpoint(folders[1]))
+    for differing in (r"\['vocabulary'\]", r"\['lower_case', 'vocabulary'\]"):
+        left, right = map(read_checkpoint, folders)
+        with pytest.raises(ValueError, match=f"differ in {differing}"):
+            convert_encoder(left, "two_directions", right)
+        (folders[0] / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
 
 
 def test_rejects_impossible_conversions(read):
@@ -90,7 +89,5 @@ def test_rejects_impossible_conversions(read):
 
 
 def test_keeps_bilstm_weights(read):
-    from keras_bert.models.classifier import BertClassifier
-
     checkpoint = read(BertClassifier(make_encoder("left_to_right_bilstm"), 2))
     assert convert_encoder(checkpoint, "left_to_right_bilstm") is checkpoint

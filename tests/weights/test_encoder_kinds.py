@@ -14,20 +14,23 @@ def test_shapes_match_the_models(kind):
         FEATURES: EncoderKind("bilstm", 5, 2, "weighted_sum_all"),
         "two_directions": EncoderKind("two_directions"),
     }
-    composition = kinds.get(kind, ONE_BERT)
+    encoder_kind = kinds.get(kind, ONE_BERT)
     arguments = encoder.bert_encoders()[0].get_config()
-    expected = {path: tuple(variable.shape) for path, variable in encoder.variables_by_path("encoder/").items()}
-    assert composition.shapes(arguments) == expected
-    assert composition.head_width(arguments["hidden_size"]) == encoder.hidden_size
+    assert encoder_kind.shapes(arguments) == encoder_shapes(encoder)
+    assert encoder_kind.head_width(arguments["hidden_size"]) == encoder.hidden_size
     if kind != "right_to_left":
-        assert composition.name(arguments) == kind
+        assert encoder_kind.name(arguments) == kind
+
+
+def encoder_shapes(encoder):
+    return {path: tuple(variable.shape) for path, variable in encoder.variables_by_path("encoder/").items()}
 
 
 @pytest.mark.parametrize("pooling", LAYER_POOLINGS)
 def test_shapes_of_feature_encoders_match_the_models(pooling):
     encoder = BiLstmEncoder(toy_encoder(num_hidden_layers=5, with_pooler=False), 3, 2, pooling)
-    expected = {path: tuple(variable.shape) for path, variable in encoder.variables_by_path("encoder/").items()}
-    assert EncoderKind("bilstm", 3, 2, pooling).shapes(encoder.encoder.get_config()) == expected
+    arguments = encoder.encoder.get_config()
+    assert EncoderKind("bilstm", 3, 2, pooling).shapes(arguments) == encoder_shapes(encoder)
 
 
 @pytest.mark.parametrize(

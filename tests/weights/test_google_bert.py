@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.google_bert import find_google_bert_prefix
-from keras_bert.weights.layout import expected_encoder_shapes, expected_pretraining_shapes, split_query_key_value
+from keras_bert.weights.layout import expected_encoder_shapes, expected_pretraining_shapes
+from tests.weights.conftest import GOOGLE_NAMES, assert_encoder_equals_file
 
 DATA = "bert_model.ckpt.data-00000-of-00001"
 INDEX = "bert_model.ckpt.index"
@@ -18,20 +19,14 @@ def load_tensors(prefix):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
-def save_tensors(prefix, tensors):
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=list(tensors.values()),
-    )
-
-
 def rewrite(folder, change):
     """Applies `change` to the dict of all tensors of a checkpoint and writes it back."""
-    tensors = load_tensors(folder / "bert_model.ckpt")
+    prefix = str(folder / "bert_model.ckpt")
+    tensors = load_tensors(prefix)
     change(tensors)
-    save_tensors(folder / "bert_model.ckpt", tensors)
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=list(tensors), shape_and_slices=[""] * len(tensors), tensors=list(tensors.values())
+    )
 
 
 def test_reads_arrays_of_reference_checkpoint(shared):
@@ -39,30 +34,15 @@ def test_reads_arrays_of_reference_checkpoint(shared):
     checkpoint, tensors = read_checkpoint(folder), load_tensors(folder / "bert_model.ckpt")
     arrays = checkpoint.arrays
     assert checkpoint.source == "google_bert" and checkpoint.path == folder / "bert_model.ckpt"
+    for path in (folder, folder / "bert_model.ckpt", folder / INDEX):
+        assert find_google_bert_prefix(path) == folder / "bert_model.ckpt"
     sizes = checkpoint.encoder_arguments
     assert (sizes["hidden_act"], sizes["layer_norm_eps"]) == ("gelu_new", 1e-12)
     assert checkpoint.classifier_arguments is None and checkpoint.lower_case is None
     expected = {**expected_encoder_shapes(sizes), **expected_pretraining_shapes(sizes)}
     assert {path: array.shape for path, array in arrays.items()} == expected
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
-    for path, name in {
-        "embeddings/token_embeddings": "embeddings/word_embeddings",
-        "embeddings/segment_embeddings": "embeddings/token_type_embeddings",
-        "embeddings/position_embeddings": "embeddings/position_embeddings",
-        "embeddings/layer_norm/gamma": "embeddings/LayerNorm/gamma",
-        "transformer_block_0/self_attention/output/kernel": "encoder/layer_0/attention/output/dense/kernel",
-        "transformer_block_1/self_attention_layer_norm/beta": "encoder/layer_1/attention/output/LayerNorm/beta",
-        "transformer_block_1/intermediate/kernel": "encoder/layer_1/intermediate/dense/kernel",
-        "transformer_block_0/output/kernel": "encoder/layer_0/output/dense/kernel",
-        "transformer_block_0/output/bias": "encoder/layer_0/output/dense/bias",
-        "transformer_block_0/output_layer_norm/gamma": "encoder/layer_0/output/LayerNorm/gamma",
-        "pooler/kernel": "pooler/dense/kernel",
-    }.items():
-        np.testing.assert_array_equal(arrays[f"encoder/{path}"], tensors[f"bert/{name}"])
-    for leaf in ("kernel", "bias"):
-        parts = split_query_key_value(arrays[f"encoder/transformer_block_1/self_attention/query_key_value/{leaf}"])
-        for name, part in zip(["query", "key", "value"], parts, strict=True):
-            np.testing.assert_array_equal(part, tensors[f"bert/encoder/layer_1/attention/self/{name}/{leaf}"])
+    assert_encoder_equals_file(arrays, tensors, GOOGLE_NAMES, transposed=False)
 
 
 def test_reads_pretraining_heads_and_counts_optimizer_slots(shared):
@@ -81,70 +61,35 @@ def test_reads_pretraining_heads_and_counts_optimizer_slots(shared):
     )
 
 
-def test_counts_slots_of_other_optimizers(tf1_tiny):
+@pytest.mark.parametrize(("num_outputs", "stored", "ours"), [(3, "output", "logits"), (2, "cls/squad/output", "spans")])
+def test_reads_heads_slots_and_half_precision(tf1_tiny, num_outputs, stored, ours):
     before = read_checkpoint(tf1_tiny).skipped_optimizer_slots
-
-    def add(tensors):
-        pooler = tensors["bert/pooler/dense/kernel"]
-        tensors.update({"bert/pooler/dense/kernel/lamb_v": pooler, "bert/pooler/dense/kernel/Adam_1": pooler})
-
-    rewrite(tf1_tiny, add)
-    assert read_checkpoint(tf1_tiny).skipped_optimizer_slots == before + 2
-
-
-def test_reads_head_of_run_classifier(tf1_tiny):
-    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
-    head = {"output_weights": weights, "output_bias": np.arange(3, dtype=np.float32), "output_weights/adam_m": weights}
-    rewrite(tf1_tiny, lambda tensors: tensors.update(head))
+    weights = np.arange(4 * num_outputs, dtype=np.float32).reshape(-1, 4)
+    bias = np.arange(num_outputs, dtype=np.float32)
+    slots = {f"{stored}_weights/adam_m": weights, f"{stored}_bias/lamb_v": bias, f"{stored}_bias/Adam_1": bias}
+    half = {"bert/pooler/dense/bias": tf.zeros([4], tf.bfloat16)}
+    head = {f"{stored}_weights": weights, f"{stored}_bias": bias}
+    rewrite(tf1_tiny, lambda tensors: tensors.update(head | slots | half))
     checkpoint = read_checkpoint(tf1_tiny)
-    assert checkpoint.classifier_arguments == {
-        "num_labels": 3,
-        "label_names": None,
-        "problem_type": None,
-        "classifier_dropout": 0.1,
-    }
-    np.testing.assert_array_equal(checkpoint.arrays["logits/kernel"], weights.T)
-    np.testing.assert_array_equal(checkpoint.arrays["logits/bias"], [0, 1, 2])
-    assert checkpoint.tensor_names["logits/kernel"] == ("output_weights",)
-
-
-def test_reads_head_of_run_squad(tf1_tiny):
-    weights = np.arange(8, dtype=np.float32).reshape(2, 4)
-    head = {"cls/squad/output_weights": weights, "cls/squad/output_bias": np.arange(2, dtype=np.float32)}
-    rewrite(tf1_tiny, lambda tensors: tensors.update(head))
-    checkpoint = read_checkpoint(tf1_tiny)
-    np.testing.assert_array_equal(checkpoint.arrays["spans/kernel"], weights.T)
-    np.testing.assert_array_equal(checkpoint.arrays["spans/bias"], [0, 1])
+    np.testing.assert_array_equal(checkpoint.arrays[f"{ours}/kernel"], weights.T)
+    np.testing.assert_array_equal(checkpoint.arrays[f"{ours}/bias"], bias)
+    assert checkpoint.tensor_names[f"{ours}/kernel"] == (f"{stored}_weights",)
+    assert checkpoint.skipped_optimizer_slots == before + len(slots)
     assert not any("squad" in name for name in checkpoint.unused)
-
-
-def test_reads_half_precision_as_float32(tf1_tiny):
-    name = "bert/pooler/dense/bias"
-    rewrite(tf1_tiny, lambda tensors: tensors.update({name: tf.cast(tensors[name], tf.bfloat16)}))
-    assert read_checkpoint(tf1_tiny).arrays["encoder/pooler/bias"].dtype == np.float32
+    assert checkpoint.arrays["encoder/pooler/bias"].dtype == np.float32
+    if ours == "logits":
+        arguments = {"num_labels": 3, "label_names": None, "problem_type": None, "classifier_dropout": 0.1}
+        assert checkpoint.classifier_arguments == arguments
 
 
 def test_reads_checkpoint_without_pooler(tf1_tiny):
-    def remove(tensors):
-        for name in [name for name in tensors if name.startswith("bert/pooler/")]:
-            del tensors[name]
-
-    rewrite(tf1_tiny, remove)
+    names = [f"bert/pooler/dense/{leaf}" for leaf in ("kernel", "bias")]
+    rewrite(tf1_tiny, lambda tensors: [tensors.pop(name) for name in names])
     arrays = read_checkpoint(tf1_tiny).arrays
     assert "encoder/pooler/kernel" not in arrays and "encoder/transformer_block_1/output/bias" in arrays
 
 
 # === Broken files ===
-
-
-def test_names_missing_tensor(tf1_tiny):
-    rewrite(tf1_tiny, lambda tensors: tensors.pop("bert/encoder/layer_1/attention/self/key/kernel"))
-    with pytest.raises(ValueError) as caught:
-        read_checkpoint(tf1_tiny)
-    assert (
-        f"{tf1_tiny / 'bert_model.ckpt'}: tensor 'bert/encoder/layer_1/attention/self/key/kernel' (our "
-        "'encoder/transformer_block_1/self_attention/query_key_value/kernel'): expected shape [4, 4], found no such"
-    ) in str(caught.value)
 
 
 @pytest.mark.parametrize(("file", "keep"), [(DATA, 0), (DATA, 4000), (INDEX, 100)])
@@ -154,24 +99,16 @@ def test_rejects_truncated_file(tf1_tiny, file, keep):
         read_checkpoint(tf1_tiny)
 
 
-def test_rejects_corrupt_bytes(tf1_tiny):
-    path = tf1_tiny / DATA
-    content = bytearray(path.read_bytes())
-    content[: len(content) // 2] = bytes(len(content) // 2)
-    path.write_bytes(content)
+def test_rejects_damaged_files(tf1_tiny):
+    data, config = tf1_tiny / DATA, tf1_tiny / "bert_config.json"
+    size = data.stat().st_size
+    data.write_bytes(bytes(size // 2) + data.read_bytes()[size // 2 :])
     with pytest.raises(ValueError, match="Checksum does not match"):
         read_checkpoint(tf1_tiny)
-
-
-def test_rejects_missing_data_file(tf1_tiny):
-    (tf1_tiny / DATA).unlink()
+    data.unlink()
     with pytest.raises(ValueError, match=r"bert_model.ckpt: cannot be read .*No such file"):
         read_checkpoint(tf1_tiny)
-
-
-def test_rejects_activation_names_of_hugging_face(tf1_tiny):
-    path = tf1_tiny / "bert_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": "gelu_new"}))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"hidden_act": "gelu_new"}))
     with pytest.raises(ValueError, match=r"hidden_act must be one of .*; found 'gelu_new'"):
         read_checkpoint(tf1_tiny)
 
@@ -187,32 +124,16 @@ def test_rejects_object_based_checkpoint(tf1_tiny):
 # === Finding the checkpoint ===
 
 
-@pytest.mark.parametrize("name", ["", "bert_model.ckpt", INDEX])
-def test_accepts_folder_prefix_and_index(shared, name):
-    folder = shared / "data" / "checkpoints" / "tf1_tiny"
-    assert find_google_bert_prefix(folder / name) == folder / "bert_model.ckpt"
-
-
-def rename_checkpoint(folder, name):
-    for path in list(folder.glob("bert_model.ckpt.*")):
-        path.rename(folder / path.name.replace("bert_model.ckpt", name))
-
-
-def test_accepts_any_checkpoint_name(tf1_tiny):
-    rename_checkpoint(tf1_tiny, "model.ckpt-343")
-    assert find_google_bert_prefix(tf1_tiny) == tf1_tiny / "model.ckpt-343"
-
-
 def test_state_file_selects_the_checkpoint(tf1_tiny):
-    rename_checkpoint(tf1_tiny, "model.ckpt-343")
+    for path in list(tf1_tiny.glob("bert_model.ckpt.*")):
+        path.rename(tf1_tiny / path.name.replace("bert_model.ckpt", "model.ckpt-343"))
+    assert find_google_bert_prefix(tf1_tiny) == tf1_tiny / "model.ckpt-343"
     (tf1_tiny / "model.ckpt-0.index").write_bytes(b"")
     with pytest.raises(ValueError, match=r"several checkpoints, \['model.ckpt-0', 'model.ckpt-343'\]"):
         find_google_bert_prefix(tf1_tiny)
+    lines = {"model_checkpoint_path": "model.ckpt-343", "all_model_checkpoint_paths": "model.ckpt-0"}
     state = tf1_tiny / "checkpoint"
-    state.write_text(
-        'model_checkpoint_path: "/home/someone/model.ckpt-343"\n'
-        'all_model_checkpoint_paths: "/home/someone/model.ckpt-0"\n'
-    )
+    state.write_text("".join(f'{key}: "/home/someone/{name}"\n' for key, name in lines.items()))
     assert find_google_bert_prefix(tf1_tiny) == find_google_bert_prefix(state) == tf1_tiny / "model.ckpt-343"
     assert len(read_checkpoint(state).arrays) == 38
 

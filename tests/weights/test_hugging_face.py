@@ -9,46 +9,20 @@ from safetensors.numpy import load_file, save_file
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.hugging_face import find_hugging_face_weights
 from keras_bert.weights.layout import POOLER_PATHS, expected_encoder_shapes, expected_pretraining_shapes
-from keras_bert.weights.preset_names import resolve_preset
+from tests.weights.conftest import HUGGING_FACE_NAMES, assert_encoder_equals_file
 
-HEADS = ["pretraining", "sequence_classification", "token_classification", "question_answering", "multiple_choice"]
+# Name and number of outputs of each head, and the name of its tensors.
+HEADS = {
+    "pretraining": None,
+    "sequence_classification": ("logits", 3, "classifier"),
+    "token_classification": ("token_logits", 5, "classifier"),
+    "question_answering": ("spans", 2, "qa_outputs"),
+    "multiple_choice": ("choice_logits", 1, "classifier"),
+}
 
 
-def assert_arrays_are_the_files(checkpoint, tensors, prefix):
-    """Compares every array with the tensors of the file."""
-
-    def linear(name):
-        return tensors[f"{prefix}{name}.weight"].T, tensors[f"{prefix}{name}.bias"]
-
-    def check(path, kernel, bias, leaves=("kernel", "bias")):
-        np.testing.assert_array_equal(checkpoint.arrays[f"encoder/{path}/{leaves[0]}"], kernel)
-        np.testing.assert_array_equal(checkpoint.arrays[f"encoder/{path}/{leaves[1]}"], bias)
-
-    def check_norm(path, name):
-        check(path, tensors[f"{prefix}{name}.weight"], tensors[f"{prefix}{name}.bias"], ("gamma", "beta"))
-
-    for ours, theirs in [("token", "word"), ("segment", "token_type"), ("position", "position")]:
-        np.testing.assert_array_equal(
-            checkpoint.arrays[f"encoder/embeddings/{ours}_embeddings"],
-            tensors[f"{prefix}embeddings.{theirs}_embeddings.weight"],
-        )
-    check_norm("embeddings/layer_norm", "embeddings.LayerNorm")
-    width = checkpoint.encoder_arguments["hidden_size"]
-    for index in range(checkpoint.encoder_arguments["num_hidden_layers"]):
-        block, layer = f"transformer_block_{index}", f"encoder.layer.{index}"
-        for number, part in enumerate(["query", "key", "value"]):
-            columns = slice(number * width, (number + 1) * width)
-            kernel, bias = linear(f"{layer}.attention.self.{part}")
-            fused = f"encoder/{block}/self_attention/query_key_value"
-            np.testing.assert_array_equal(checkpoint.arrays[f"{fused}/kernel"][:, columns], kernel)
-            np.testing.assert_array_equal(checkpoint.arrays[f"{fused}/bias"][columns], bias)
-        check(f"{block}/self_attention/output", *linear(f"{layer}.attention.output.dense"))
-        check_norm(f"{block}/self_attention_layer_norm", f"{layer}.attention.output.LayerNorm")
-        check(f"{block}/intermediate", *linear(f"{layer}.intermediate.dense"))
-        check(f"{block}/output", *linear(f"{layer}.output.dense"))
-        check_norm(f"{block}/output_layer_norm", f"{layer}.output.LayerNorm")
-    if f"{prefix}pooler.dense.weight" in tensors:
-        check("pooler", *linear("pooler.dense"))
+def assert_equals_file(checkpoint, tensors):
+    assert_encoder_equals_file(checkpoint.arrays, tensors, HUGGING_FACE_NAMES, transposed=True)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
@@ -60,27 +34,21 @@ def test_reads_arrays_of_reference_models(shared, activation, head):
     assert checkpoint.source == "hugging_face"
     assert checkpoint.encoder_arguments["hidden_act"] == activation
     assert checkpoint.encoder_arguments["initializer_range"] == 0.2
-    assert_arrays_are_the_files(checkpoint, tensors, "bert.")
+    assert_equals_file(checkpoint, tensors)
     wanted = expected_encoder_shapes(checkpoint.encoder_arguments)
     if head in ("token_classification", "question_answering"):
         wanted = {path: shape for path, shape in wanted.items() if path not in POOLER_PATHS}
-    if head == "sequence_classification":
-        wanted |= {"logits/kernel": (32, 3), "logits/bias": (3,)}
-        np.testing.assert_array_equal(checkpoint.arrays["logits/kernel"], tensors["classifier.weight"].T)
-    if head == "token_classification":
-        wanted |= {"token_logits/kernel": (32, 5), "token_logits/bias": (5,)}
-    if head == "multiple_choice":
-        wanted |= {"choice_logits/kernel": (32, 1), "choice_logits/bias": (1,)}
-    if head == "question_answering":
-        wanted |= {"spans/kernel": (32, 2), "spans/bias": (2,)}
     if head == "pretraining":
         wanted |= expected_pretraining_shapes(checkpoint.encoder_arguments)
+    else:
+        name, outputs, stored = HEADS[head]
+        wanted |= {f"{name}/kernel": (32, outputs), f"{name}/bias": (outputs,)}
+        np.testing.assert_array_equal(checkpoint.arrays[f"{name}/kernel"], tensors[f"{stored}.weight"].T)
     assert {path: array.shape for path, array in checkpoint.arrays.items()} == wanted
     used = {name for names in checkpoint.tensor_names.values() for name in names}
     assert used == set(tensors) and checkpoint.unused == ()
-    names = ["logits"] * (head == "sequence_classification") + ["token_logits"] * (head == "token_classification")
-    names += ["choice_logits"] * (head == "multiple_choice")
-    assert [name for name in ("logits", "token_logits", "choice_logits") if checkpoint.head_arguments(name)] == names
+    for name in ("logits", "token_logits", "choice_logits"):
+        assert bool(checkpoint.head_arguments(name)) == (f"{name}/kernel" in wanted)
 
 
 def test_reads_old_names_and_ignores_extra_tensors(shared):
@@ -99,24 +67,14 @@ def test_reads_old_names_and_ignores_extra_tensors(shared):
     }
 
 
-def test_reads_names_without_prefix(hugging_face_folder):
-    tensors = hugging_face_folder.tensors
-    hugging_face_folder.tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
-    assert_arrays_are_the_files(read_checkpoint(hugging_face_folder.write()), tensors, "bert.")
-
-
-def test_reads_minilm():
-    try:
-        folder = resolve_preset("all_minilm_l6_v2")
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    checkpoint = read_checkpoint(folder)
-    assert_arrays_are_the_files(checkpoint, load_file(folder / "model.safetensors"), "")
+def test_reads_minilm(minilm):
+    checkpoint = read_checkpoint(minilm)
+    assert_equals_file(checkpoint, load_file(minilm / "model.safetensors"))
     assert checkpoint.encoder_arguments["num_attention_heads"] == 12
     assert checkpoint.encoder_arguments["hidden_act"] == "gelu"
     assert checkpoint.unused == ("embeddings.position_ids",)
     assert (checkpoint.lower_case, checkpoint.strip_accents) == (True, None)
-    assert checkpoint.vocabulary_path == folder / "vocab.txt"
+    assert checkpoint.vocabulary_path == minilm / "vocab.txt"
     assert checkpoint.classifier_arguments is None
 
 
@@ -126,22 +84,13 @@ def test_reads_half_precision_as_float32(hugging_face_folder, dtype):
     hugging_face_folder.tensors = tensors
     checkpoint = read_checkpoint(hugging_face_folder.write())
     assert {array.dtype for array in checkpoint.arrays.values()} == {np.dtype(np.float32)}
-    assert_arrays_are_the_files(
-        checkpoint, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, "bert."
-    )
+    assert_equals_file(checkpoint, {name: tensor.astype(np.float32) for name, tensor in tensors.items()})
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("gelu", "gelu"),
-        ("gelu_python", "gelu"),
-        ("gelu_new", "gelu_new"),
-        ("gelu_pytorch_tanh", "gelu_new"),
-        ("gelu_fast", "gelu_new"),
-        ("relu", "relu"),
-    ],
-)
+OTHER_ACTIVATIONS = {"gelu_python": "gelu", "gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "relu": "relu"}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), OTHER_ACTIVATIONS.items())
 def test_maps_activations(hugging_face_folder, theirs, ours):
     hugging_face_folder.config["hidden_act"] = theirs
     assert read_checkpoint(hugging_face_folder.write()).encoder_arguments["hidden_act"] == ours
@@ -150,23 +99,22 @@ def test_maps_activations(hugging_face_folder, theirs, ours):
 # === The head ===
 
 
-def test_reads_label_names_problem_type_and_dropout(hugging_face_folder):
+@pytest.mark.parametrize(
+    ("dropout", "expected"), [({"classifier_dropout": 0.3}, 0.3), ({"classifier_dropout": None}, 0.25), ({}, 0.25)]
+)
+def test_reads_label_names_problem_type_and_dropout(hugging_face_folder, dropout, expected):
     hugging_face_folder.with_classifier().config.update(
         id2label={"1": "neutral", "0": "good", "2": "bad"},
         problem_type="multi_label_classification",
-        classifier_dropout=0.3,
+        hidden_dropout_prob=0.25,
+        **dropout,
     )
     assert read_checkpoint(hugging_face_folder.write()).classifier_arguments == {
         "num_labels": 3,
         "label_names": ["good", "neutral", "bad"],
         "problem_type": "multi_label_classification",
-        "classifier_dropout": 0.3,
+        "classifier_dropout": expected,
     }
-
-
-def test_head_dropout_defaults_to_that_of_the_encoder(hugging_face_folder):
-    hugging_face_folder.with_classifier().config.update(classifier_dropout=None, hidden_dropout_prob=0.25)
-    assert read_checkpoint(hugging_face_folder.write()).classifier_arguments["classifier_dropout"] == 0.25
 
 
 @pytest.mark.parametrize(("num_labels", "problem_type"), [(1, "regression"), (2, None)])
@@ -174,13 +122,6 @@ def test_reads_number_of_labels_without_names(hugging_face_folder, num_labels, p
     arguments = read_checkpoint(hugging_face_folder.with_classifier(num_labels).write()).classifier_arguments
     assert (arguments["num_labels"], arguments["label_names"]) == (num_labels, None)
     assert arguments["problem_type"] == problem_type
-
-
-@pytest.mark.parametrize("labels", [{"0": "a", "2": "b"}, {}, ["a", "b"]])
-def test_rejects_labels_with_gaps(hugging_face_folder, labels):
-    hugging_face_folder.with_classifier().config["id2label"] = labels
-    with pytest.raises(ValueError, match=r"config.json: id2label must have consecutive keys"):
-        read_checkpoint(hugging_face_folder.write())
 
 
 def test_rejects_classifier_without_pooler(hugging_face_folder):
@@ -215,13 +156,6 @@ def test_reads_lower_casing(hugging_face_folder, settings, tokenizer, expected):
     assert (checkpoint.lower_case, checkpoint.strip_accents) == expected
 
 
-def test_rejects_invalid_lower_casing(hugging_face_folder):
-    folder = hugging_face_folder.write()
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
-    with pytest.raises(ValueError, match=r"tokenizer_config.json: do_lower_case must be true or false; found 'yes'"):
-        read_checkpoint(folder)
-
-
 # === Shards ===
 
 
@@ -240,7 +174,7 @@ def test_reads_shards(hugging_face_folder):
     write_shards(folder, hugging_face_folder.tensors)
     checkpoint = read_checkpoint(folder)
     assert checkpoint.path == folder / "model.safetensors.index.json" and checkpoint.unused == ()
-    assert_arrays_are_the_files(checkpoint, hugging_face_folder.tensors, "bert.")
+    assert_equals_file(checkpoint, hugging_face_folder.tensors)
 
 
 def test_names_missing_shard(hugging_face_folder):
@@ -273,15 +207,6 @@ def test_rejects_truncated_file(hugging_face_folder, keep):
         read_checkpoint(folder)
 
 
-def test_rejects_git_lfs_pointer(hugging_face_folder):
-    folder = hugging_face_folder.write()
-    (folder / "model.safetensors").write_text(
-        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 90868376\n"
-    )
-    with pytest.raises(ValueError, match="Git LFS pointer"):
-        read_checkpoint(folder)
-
-
 def test_requires_every_tensor(hugging_face_folder):
     whole = hugging_face_folder.tensors
     for missing in whole:
@@ -293,10 +218,7 @@ def test_requires_every_tensor(hugging_face_folder):
         assert f"expected shape {list(whole[missing].shape)}, found no such tensor" in str(caught.value)
 
 
-def test_rejects_quantized_weights(hugging_face_folder):
-    hugging_face_folder.tensors["bert.pooler.dense.weight"] = np.zeros((4, 4), np.int8)
-    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*expected a float type.*found I8"):
-        read_checkpoint(hugging_face_folder.write())
+CLASSIFIER = {"architectures": ["BertForSequenceClassification"]}
 
 
 @pytest.mark.parametrize(
@@ -306,13 +228,30 @@ def test_rejects_quantized_weights(hugging_face_folder):
         ({"position_embedding_type": "relative_key"}, r"must be 'absolute'; found 'relative_key'"),
         ({"is_decoder": True}, r"is_decoder must be false"),
         ({"add_cross_attention": True}, r"add_cross_attention must be false"),
-        ({"classifier_dropout": 2, "architectures": ["BertForSequenceClassification"]}, r"classifier_dropout must be"),
+        ({"classifier_dropout": 2, **CLASSIFIER}, r"classifier_dropout must be"),
+        *(
+            ({"id2label": labels, **CLASSIFIER}, "id2label must have consecutive keys")
+            for labels in ({"0": "a", "2": "b"}, {}, ["a", "b"])
+        ),
     ],
 )
-def test_rejects_other_models(hugging_face_folder, changes, message):
+def test_rejects_other_configurations(hugging_face_folder, changes, message):
     hugging_face_folder.config.update(changes)
     with pytest.raises(ValueError, match=rf"config.json: .*{message}"):
         read_checkpoint(hugging_face_folder.write())
+
+
+def test_rejects_other_files(hugging_face_folder):
+    hugging_face_folder.tensors["bert.pooler.dense.weight"] = np.zeros((4, 4), np.int8)
+    folder = hugging_face_folder.write()
+    with pytest.raises(ValueError, match=r"'bert.pooler.dense.weight' .*expected a float type.*found I8"):
+        read_checkpoint(folder)
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(ValueError, match="Git LFS pointer"):
+        read_checkpoint(folder)
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: do_lower_case must be true or false; found 'yes'"):
+        read_checkpoint(folder)
 
 
 # === Finding the weights ===

@@ -1,21 +1,10 @@
 import numpy as np
 import pytest
 
-from keras_bert.weights.layout import (
-    expected_encoder_shapes,
-    fuse_query_key_value,
-    split_query_key_value,
-)
+from keras_bert.models.encoder import ENCODER_SIZES
+from keras_bert.weights.layout import expected_encoder_shapes, fuse_query_key_value, split_query_key_value
 
-BASE = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-}
-LARGE = BASE | {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
+SIZES = {"vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2}
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4,)])
@@ -32,6 +21,7 @@ def test_rejects_arrays_that_are_not_fused():
         split_query_key_value(np.zeros((4, 4)))
 
 
-@pytest.mark.parametrize(("config", "parameters"), [(BASE, 109_482_240), (LARGE, 335_141_888)])
-def test_number_of_parameters(config, parameters):
+@pytest.mark.parametrize(("size", "parameters"), [("base", 109_482_240), ("large", 335_141_888)])
+def test_number_of_parameters(size, parameters):
+    config = {**SIZES, **ENCODER_SIZES[size], "intermediate_size": 4 * ENCODER_SIZES[size]["hidden_size"]}
     assert sum(int(np.prod(shape)) for shape in expected_encoder_shapes(config).values()) == parameters
