@@ -1,8 +1,6 @@
-"""A service in this process: the batches of its clients, and what is refused."""
-
-import dataclasses
 import socket
 import time
+import types
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,17 +18,12 @@ NUM_EXAMPLES = 90
 SERVERS = tf.data.experimental.service
 
 
-@dataclasses.dataclass
-class Service:
-    dispatcher: SERVERS.DispatchServer
-    workers: list
-    address: str
-
-
 def start_service(num_workers):
+    """Returns the address, and the servers, which have to be kept alive."""
     dispatcher = SERVERS.DispatchServer()
     config = SERVERS.WorkerConfig(dispatcher_address=dispatcher.target.removeprefix("grpc://"))
-    return Service(dispatcher, [SERVERS.WorkerServer(config) for _ in range(num_workers)], dispatcher.target)
+    workers = [SERVERS.WorkerServer(config) for _ in range(num_workers)]
+    return types.SimpleNamespace(dispatcher=dispatcher, workers=workers, address=dispatcher.target)
 
 
 @pytest.fixture(scope="module")
@@ -155,12 +148,9 @@ def test_refuses_a_server_of_another_protocol():
             check_service(f"grpc://127.0.0.1:{server.getsockname()[1]}")
 
 
-def test_refuses_a_worker_in_place_of_the_dispatcher(service, examples, plan):
+def test_refuses_the_address_of_a_worker_and_an_empty_job_name(service, examples, plan):
     with pytest.raises(ConnectionError, match=r"refused the data.*dispatcher"):
         service_batches(examples, plan, f"grpc://{service.workers[0]._address}", "worker")
-
-
-def test_refuses_an_empty_job_name(service, examples, plan):
     with pytest.raises(ValueError, match="job_name is empty"):
         service_batches(examples, plan, service.address, "")
 

@@ -1,5 +1,3 @@
-"""Python functions in pipelines give results and errors, and let the program end while they run."""
-
 import os
 import signal
 import subprocess
@@ -13,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.python_operation import python_operation
+from tests.data.conftest import saved_and_restored
 from tests.forked import ForkedProgram
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import signal, sys, threading, time
 import tensorflow as tf
@@ -39,9 +37,9 @@ print("inside", flush=True)
 """
 
 
-def in_pipeline(function, number=10, threads=None, dtype=tf.int64):
+def in_pipeline(function, number=10, threads=None):
     numbers = tf.data.Dataset.range(number)
-    return numbers.map(lambda n: python_operation(function, [n], (dtype,)), num_parallel_calls=threads)
+    return numbers.map(lambda n: python_operation(function, [n], (tf.int64,)), num_parallel_calls=threads)
 
 
 def values(dataset):
@@ -61,21 +59,17 @@ def test_takes_and_returns_arrays():
     assert names.numpy().tolist() == [b"A", b"B"]
 
 
-def test_a_pipeline_can_be_saved(tmp_path):
-    dataset = in_pipeline(lambda number: number * 2)
+@pytest.mark.parametrize("is_symbolic", [False, True])
+def test_a_pipeline_can_be_saved(tmp_path, is_symbolic):
     options = tf.data.Options()
-    options.experimental_symbolic_checkpoint = True
-    for each in (dataset, dataset.with_options(options)):
-        iterator = iter(each)
-        next(iterator)
-        path = tf.train.Checkpoint(iterator=iterator).write(str(tmp_path / "place"))
-        restored = iter(each)
-        tf.train.Checkpoint(iterator=restored).read(path)
-        assert [int(value) for (value,) in restored] == [2 * number for number in range(1, 10)]
+    options.experimental_symbolic_checkpoint = is_symbolic
+    dataset = in_pipeline(lambda number: number * 2).with_options(options)
+    restored = saved_and_restored(dataset, 1, tmp_path / "position")
+    assert [int(value) for (value,) in restored] == [2 * number for number in range(1, 10)]
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
-def test_an_error_keeps_its_message_and_locks_nothing(threads):
+def test_an_error_keeps_its_message_and_leaves_no_lock(threads):
     def fail(number):
         if number == 3:
             raise ValueError("a.txt is not UTF-8")
@@ -96,8 +90,8 @@ def test_calls_run_in_parallel():
         together.wait()
         return number
 
-    # Each waits for the other, in another pipeline or in another call of the same one.
-    pairs = tf.data.Dataset.zip(in_pipeline(meet, threads=2).prefetch(1), in_pipeline(meet, threads=2).prefetch(1))
+    # Each call waits for another, of the same pipeline or of the other one.
+    pairs = tf.data.Dataset.zip(*(in_pipeline(meet, threads=2).prefetch(1) for _ in range(2)))
     assert [int(first) for (first,), (_,) in pairs] == list(range(10))
 
 
@@ -112,7 +106,11 @@ ENDINGS = [
     ("raise ValueError('of the program')", None, 1),
     ("time.sleep(100)", signal.SIGINT, -signal.SIGINT),
     ("time.sleep(100)", signal.SIGTERM, -signal.SIGTERM),
-    ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nprint('armed', flush=True)\ntime.sleep(100)", "armed", 5),
+    (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nprint('armed', flush=True)\ntime.sleep(100)",
+        signal.SIGTERM,
+        5,
+    ),
     ("del iterator", None, 0),
 ]
 
@@ -120,25 +118,20 @@ ENDINGS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("ending", "sent", "status"), ENDINGS)
 def test_the_program_exits_with_its_own_status(ending, sent, status):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    program = ForkedProgram(
-        [sys.executable, "-c", PROGRAM + ending],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    program = ForkedProgram([sys.executable, "-c", PROGRAM + ending], env=environment, **pipes)
     try:
         assert program.stdout.readline() == "inside\n"
-        if sent == "armed":
+        if "armed" in ending:
             assert program.stdout.readline() == "armed\n"
         if sent is not None:
-            program.send_signal(signal.SIGTERM if sent == "armed" else sent)
+            program.send_signal(sent)
         started = time.monotonic()
         _, errors = program.communicate(timeout=60)
     finally:
         program.kill()
     assert program.returncode == status, errors
-    assert time.monotonic() - started < 30  # the call takes 3 seconds; where it is not waited for, it has no end
+    assert time.monotonic() - started < 30  # the call takes 3 seconds; a program that ignores it would never end
     assert ("ValueError: of the program" in errors) == (status == 1)
     assert ("KeyboardInterrupt" in errors) == (sent == signal.SIGINT)

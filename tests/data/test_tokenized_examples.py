@@ -18,33 +18,21 @@ def assert_same(inputs, expected):
         np.testing.assert_array_equal(inputs[name], values)
 
 
-@pytest.mark.parametrize("sequence_length", [16, 5])
-def test_a_batch_is_what_the_preprocessor_makes_of_its_texts(sequence_length):
-    preprocessor = toy_preprocessor(sequence_length=sequence_length)
-    examples = tokenize_examples(as_examples(TEXTS), preprocessor)
+@pytest.mark.parametrize("arguments", [{}, {"sequence_length": 5}, {"sequence_length": 6, "long_texts": "windows"}])
+@pytest.mark.parametrize("is_pair", [False, True])
+def test_batches_equal_those_of_the_preprocessor(arguments, is_pair):
+    preprocessor = toy_preprocessor(**arguments)
+    columns = {"text_a": TEXTS, "text_b": [*TEXTS[1:], ""]} if is_pair else {"text": TEXTS}
+    rows = [dict(zip(columns, texts, strict=True)) for texts in zip(*columns.values(), strict=True)]
+    examples = tokenize_examples(rows, preprocessor)
     for indices in ([3, 1, 49], [7], list(range(50))):
-        assert_same(examples.batch(tf.constant(indices)), preprocessor([TEXTS[i] for i in indices]))
-    np.testing.assert_array_equal(examples.token_counts, preprocessor.token_counts(TEXTS))
-
-
-def test_pairs():
-    preprocessor = toy_preprocessor(sequence_length=12)
-    pairs = [{"text_a": a, "text_b": b} for a, b in zip(TEXTS, [*TEXTS[1:], ""], strict=True)]
-    examples = tokenize_examples(pairs, preprocessor)
-    expected = preprocessor((TEXTS[40:], [*TEXTS[41:], ""]))
-    assert_same(examples.batch(tf.range(40, 50)), expected)
-
-
-def test_windows():
-    preprocessor = toy_preprocessor(sequence_length=6, long_texts="windows")
-    examples = tokenize_examples(as_examples(TEXTS), preprocessor)
-    for indices in ([3, 1, 49], [7]):
-        assert_same(examples.batch(tf.constant(indices)), preprocessor([TEXTS[i] for i in indices]))
+        expected = preprocessor({name: [texts[i] for i in indices] for name, texts in columns.items()})
+        assert_same(examples.batch(tf.constant(indices)), expected)
+    np.testing.assert_array_equal(examples.token_counts, preprocessor.token_counts(columns))
     assert len(examples) == 50
-    assert examples.lengths.max() == 6
 
 
-def test_many_chunks_are_one_stream_and_labels_stay_with_their_texts():
+def test_concatenates_chunks_of_texts_and_labels():
     texts = [TEXTS[i % 50] for i in range(5000)]
     stream = ({"text": text, "label": i} for i, text in enumerate(texts))
     examples = tokenize_examples(stream, toy_preprocessor(), np.array)
@@ -53,40 +41,20 @@ def test_many_chunks_are_one_stream_and_labels_stay_with_their_texts():
     assert_same(inputs, toy_preprocessor()([texts[i] for i in (4999, 2048, 2047, 0)]))
 
 
-def test_padding_to_a_multiple():
-    examples = tokenize_examples(as_examples(TEXTS), toy_preprocessor())
-    short = np.flatnonzero(examples.lengths <= 6)
-    assert examples.batch(tf.constant(short), length_multiple=8)["token_ids"].shape[1] == 8
-    # Never beyond the longest of all: there may be no positions for more.
-    assert examples.batch(tf.range(50), length_multiple=8)["token_ids"].shape[1] == examples.lengths.max()
-    np.testing.assert_array_equal(
-        examples.batch(tf.range(9), 8)["padding_mask"].numpy().sum(axis=1), examples.lengths[:9]
-    )
-
-
-def test_the_fingerprint_tells_other_data():
-    def fingerprint(texts, labels):
-        return tokenize_examples(as_examples(texts, labels), toy_preprocessor(), np.array).fingerprint()
-
+def test_the_fingerprint_identifies_the_data():
     numbers = list(range(50))
-    assert fingerprint(TEXTS, numbers) == fingerprint(TEXTS, numbers)
-    others = [
+    data = [
+        (TEXTS, numbers),
+        (TEXTS, numbers),
         (TEXTS[:-1], numbers[:-1]),
         (TEXTS, numbers[::-1]),
         (TEXTS[::-1], numbers),
         ([*TEXTS[1:], "good"], numbers),
     ]
-    assert len({fingerprint(texts, labels) for texts, labels in [(TEXTS, numbers), *others]}) == 5
-
-
-def test_no_examples():
-    with pytest.raises(ValueError, match="no examples"):
-        tokenize_examples([], toy_preprocessor())
-
-
-def test_examples_without_texts():
-    with pytest.raises(ValueError, match=r"needs `text`, or `text_a` and `text_b`; got one with \['words'\]"):
-        tokenize_examples([{"words": "a"}], toy_preprocessor())
+    examples = [tokenize_examples(as_examples(*arguments), toy_preprocessor(), np.array) for arguments in data]
+    fingerprints = [tokenized.fingerprint() for tokenized in examples]
+    assert fingerprints[0] == fingerprints[1]
+    assert len(set(fingerprints)) == 5
 
 
 @pytest.mark.parametrize(
@@ -97,33 +65,31 @@ def test_examples_without_texts():
         (([1, 2], [2], [2], np.zeros(3)), "1 examples and 2 tokens, but 3 labels"),
     ],
 )
-def test_arrays_that_do_not_fit(arguments, message):
+def test_refuses_arrays_that_do_not_match(arguments, message):
     with pytest.raises(ValueError, match=message):
         TokenizedExamples(*arguments)
 
 
+def test_refuses_examples_without_texts_and_windows_of_static_shape():
+    with pytest.raises(ValueError, match="no examples"):
+        tokenize_examples([], toy_preprocessor())
+    with pytest.raises(ValueError, match=r"needs `text`, or `text_a` and `text_b`; got one with \['words'\]"):
+        tokenize_examples([{"words": "a"}], toy_preprocessor())
+    windows = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], rows_per_example=[2])
+    with pytest.raises(ValueError, match="windows has no static shape"):
+        windows.static_batch(tf.constant([0]), num_rows=1)
+
+
 def test_a_static_batch_is_the_same_batch_with_padding():
-    examples = TokenizedExamples(
-        [2, 7, 3, 2, 3, 2, 8, 9, 3], [3, 2, 4], [3, 2, 4], labels=np.array([5, 6, 7]), pad_id=1
-    )
-    (inputs, labels), (static_inputs, static_labels, weights) = (
-        examples.batch(tf.constant([1, 0])),
-        examples.static_batch(tf.constant([1, 0]), num_rows=4),
-    )
+    ids, lengths = [2, 7, 3, 2, 3, 2, 8, 9, 3], [3, 2, 4]
+    examples = TokenizedExamples(ids, lengths, lengths, labels=np.array([5, 6, 7]), pad_id=1)
+    inputs, labels = examples.batch(tf.constant([1, 0]))
+    static_inputs, static_labels, weights = examples.static_batch(tf.constant([1, 0]), num_rows=4)
     for name, padding in (("token_ids", 1), ("segment_ids", 0), ("padding_mask", 0)):
-        values = static_inputs[name].numpy()
-        assert values.shape == (4, 8)
-        np.testing.assert_array_equal(values[:2, :3], inputs[name])
-        assert (values[:2, 3:] == padding).all()
-        assert (values[2:] == padding).all()
+        padded = np.pad(inputs[name], [[0, 2], [0, 5]], constant_values=padding)
+        np.testing.assert_array_equal(static_inputs[name], padded)
     np.testing.assert_array_equal(static_labels[:2], labels)
     assert weights.numpy().tolist() == [1, 1, 0, 0]
     empty, _, weights = examples.static_batch(tf.zeros([0], tf.int64), num_rows=4)
     assert not empty["padding_mask"].numpy().any()
     assert not weights.numpy().any()
-
-
-def test_windows_have_no_static_shape():
-    examples = TokenizedExamples([2, 7, 3, 2, 3], [3, 2], [3, 2], rows_per_example=[2])
-    with pytest.raises(ValueError, match="windows has no static shape"):
-        examples.static_batch(tf.constant([0]), num_rows=1)

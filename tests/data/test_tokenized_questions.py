@@ -8,13 +8,6 @@ from keras_bert.data.formats.squad_files import SquadQuestion, read_squad
 from keras_bert.data.tokenized_questions import tokenize_questions
 from keras_bert.io.row_errors import BadRows
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
-from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.vocabulary import load_vocabulary
-
-
-@pytest.fixture(scope="module")
-def uncased(shared):
-    return BertTokenizer(load_vocabulary(shared / "data" / "vocab" / "bert-base-uncased-vocab.txt"), lower_case=True)
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
@@ -40,9 +33,9 @@ def test_features_equal_those_of_the_original(shared, uncased, monkeypatch, vers
         assert inputs["token_ids"][number, :length].numpy().tolist() == feature["input_ids"][:length]
         assert inputs["segment_ids"][number, :length].numpy().tolist() == feature["segment_ids"][:length]
         assert str(tokenized.context_starts[number]) == next(iter(feature["token_to_orig_map"]))
-        of_window = slice(0 if number == 0 else ends[number - 1], ends[number])
-        assert tokenized.words[of_window].tolist() == list(feature["token_to_orig_map"].values())
-        assert tokenized.is_max_context[of_window].tolist() == list(feature["token_is_max_context"].values())
+        window = slice(0 if number == 0 else ends[number - 1], ends[number])
+        assert tokenized.words[window].tolist() == list(feature["token_to_orig_map"].values())
+        assert tokenized.is_max_context[window].tolist() == list(feature["token_is_max_context"].values())
         if split == "train":
             assert tokenized.windows.labels[number].tolist() == [feature["start_position"], feature["end_position"]]
 
@@ -65,15 +58,12 @@ def test_an_empty_context_gives_a_window(uncased):
     assert tokenized.words.tolist() == [0, 1]
 
 
-def test_refuses_no_questions(uncased):
-    with pytest.raises(ValueError, match="no questions"):
-        tokenize_questions([], BertQuestionPreprocessor(uncased, 32, 8, 8))
-
-
-def test_refuses_questions_that_cannot_be_trained_on(uncased):
+def test_refuses_unusable_questions(uncased):
     preprocessor = BertQuestionPreprocessor(uncased, 32, 8, 8)
-    unplaced = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, None, None)
+    without_words = SquadQuestion("q1", "Where?", "In Paris", ("Paris",), False, None, None)
     with pytest.raises(ValueError, match=r"question 'q1' has no first_word .* read_squad\(path, to_train=True\)"):
-        tokenize_questions([unplaced], preprocessor, to_train=True)
+        tokenize_questions([without_words], preprocessor, to_train=True)
     with pytest.raises(TypeError, match="must be a SquadQuestion, as read_squad yields; got 'Where'"):
         tokenize_questions(["Where"], preprocessor)
+    with pytest.raises(ValueError, match="no questions"):
+        tokenize_questions([], preprocessor)

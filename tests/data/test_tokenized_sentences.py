@@ -17,7 +17,7 @@ def preprocessor():
 
 
 def numbers_of_words():
-    """A label for each word that no other has."""
+    """Returns a unique label for each word."""
     count = iter(range(1000))
     return [[next(count) for _ in words] for words in SENTENCES]
 
@@ -26,27 +26,25 @@ def numbers_of_words():
 def test_each_word_has_its_label_once(preprocessor, documents):
     labels = numbers_of_words()
     tokenized = tokenize_sentences(SENTENCES, preprocessor, labels, documents)
-    inputs, of_tokens = tokenized.windows.batch(np.arange(len(tokenized.windows)))
-    of_tokens, ids = of_tokens.numpy(), inputs["token_ids"].numpy()
-    flat = [label for of_sentence in labels for label in of_sentence]
-    assert sorted(of_tokens[of_tokens != NO_LABEL].tolist()) == flat
-    assert of_tokens[tokenized.word_windows, tokenized.word_positions].tolist() == flat
-    words = [word for sentence in SENTENCES for word in sentence]
-    tokenizer = preprocessor.tokenizer
-    for word, window, place in zip(words, tokenized.word_windows, tokenized.word_positions, strict=True):
-        pieces = tokenizer.tokenize(word).numpy().tolist() or [tokenizer.unk_id]
-        assert ids[window, place] == pieces[0]
-    assert [of_sentence.tolist() for of_sentence in tokenized.split_by_sentence(np.array(flat))] == labels
+    inputs, token_labels = tokenized.windows.batch(np.arange(len(tokenized.windows)))
+    ids, token_labels = inputs["token_ids"].numpy(), token_labels.numpy()
+    flat = [label for sentence_labels in labels for label in sentence_labels]
+    assert sorted(token_labels[token_labels != NO_LABEL].tolist()) == flat
+    assert token_labels[tokenized.word_windows, tokenized.word_positions].tolist() == flat
+    words = preprocessor.tokenizer.tokenize([word for sentence in SENTENCES for word in sentence]).to_list()
+    first_ids = [wordpieces[0] if wordpieces else preprocessor.tokenizer.unk_id for wordpieces in words]
+    assert ids[tokenized.word_windows, tokenized.word_positions].tolist() == first_ids
+    assert [values.tolist() for values in tokenized.split_by_sentence(np.array(flat))] == labels
 
 
 def test_a_document_is_one_sequence(preprocessor):
-    apart = tokenize_sentences(SENTENCES, preprocessor)
-    together = tokenize_sentences(SENTENCES, preprocessor, documents=DOCUMENTS)
-    ids = together.windows.batch(np.arange(len(together.windows)))["token_ids"].numpy()
-    first = [*preprocessor.tokenizer.tokenize("goodly film").numpy(), preprocessor.tokenizer.unk_id]
-    assert ids[0, 1 : 1 + len(first)].tolist() == first  # the first sentence, and the second one behind it
-    assert together.word_windows[-4:].tolist() == [len(ids) - 1] * 4
-    assert len(apart.windows) > len(together.windows)
+    separate = tokenize_sentences(SENTENCES, preprocessor)
+    joined = tokenize_sentences(SENTENCES, preprocessor, documents=DOCUMENTS)
+    ids = joined.windows.batch(np.arange(len(joined.windows)))["token_ids"].numpy()
+    first_two = [*preprocessor.tokenizer.tokenize("goodly film").numpy(), preprocessor.tokenizer.unk_id]
+    assert ids[0, 1 : 1 + len(first_two)].tolist() == first_two
+    assert joined.word_windows[-4:].tolist() == [len(ids) - 1] * 4
+    assert len(separate.windows) > len(joined.windows)
 
 
 def test_concatenates_chunks(preprocessor, monkeypatch):

@@ -1,6 +1,5 @@
-"""Words and pieces are parted on the same tokens, and every token is of the word that it stands in."""
-
 import random
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from keras_bert.text.words import WORD_SEPARATORS
 from tests.text.fuzz import fuzzed_bytes
 from tests.toys import VOCABULARY, toy_preprocessor
 
-PIECES = [piece for piece in VOCABULARY if not piece.startswith("[")]
+WORDPIECES = [entry for entry in VOCABULARY if not entry.startswith("[")]
 HAND_MADE = [
     "",
     " ",
@@ -28,72 +27,51 @@ def texts():
     generator = random.Random(0)
     made = []
     for _ in range(60):
-        words = generator.choices([*PIECES, "goodly", "badly,", "film.", "\u200b", "é"], k=generator.randrange(12))
+        words = generator.choices([*WORDPIECES, "goodly", "badly,", "film.", "\u200b", "é"], k=generator.randrange(12))
         made.append(generator.choice([" ", "  ", "\t", ""]).join(words))
     fuzzed = [fuzzed_bytes(generator, [*range(0x20, 0x250), *range(0x2000, 0x2070)]) for _ in range(20)]
     return HAND_MADE + made + [text.decode("utf-8", "ignore") for text in fuzzed]
 
 
-def words_of(text):
-    for separator in WORD_SEPARATORS:
-        text = text.replace(separator, " ")
-    return [word for word in text.split(" ") if word]
-
-
-def slowly(preprocessor, segments):
-    """The numbers of the words of a text's tokens, and the words: by tokenizing each word by itself."""
+def words_and_numbers(preprocessor, segments):
+    """Returns the words of a text, and the number of each token's word, by tokenizing every word by itself."""
     tokenizer = preprocessor.tokenizer
     names, packed = [], []
     for segment in segments:
-        of_segment = []
-        for word in words_of(segment):
-            of_segment += [len(names)] * len(tokenizer.tokenize(word))
+        packed.append([])
+        for word in filter(None, re.split(f"[{WORD_SEPARATORS}]", segment)):
+            packed[-1] += [len(names)] * len(tokenizer.tokenize(word))
             names.append(word)
-        packed.append(of_segment)
-    room = preprocessor.sequence_length - (3 if packed[1:] and packed[1] else 2)
-    while sum(map(len, packed)) > room:
+    is_pair = bool(packed[1:] and packed[1])
+    while sum(map(len, packed)) > preprocessor.sequence_length - (3 if is_pair else 2):
         longer = packed[0] if len(packed) == 1 or len(packed[0]) > len(packed[1]) else packed[1]
         longer.pop()
-    numbers = [-1, *packed[0], -1]
-    return ([*numbers, *packed[1], -1] if packed[1:] and packed[1] else numbers), names
+    numbers = [-1, *packed[0], -1, *([*packed[1], -1] if is_pair and packed[1] else [])]
+    return names[: max(numbers) + 1], numbers
 
 
 @pytest.mark.parametrize("chunk_size", [25, 2048])
-@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("is_pair", [False, True])
 @pytest.mark.parametrize("length", [5, 32])
-def test_words_equal_the_reference(texts, pairs, length, chunk_size, monkeypatch):
+def test_words_equal_the_reference(texts, is_pair, length, chunk_size, monkeypatch):
     monkeypatch.setattr(tokenized_units, "_CHUNK_SIZE", chunk_size)
     preprocessor = toy_preprocessor(sequence_length=length)
-    columns = {"text_a": texts, "text_b": texts[::-1]} if pairs else {"text": texts}
-    found, pieces = (tokenize_units(columns, preprocessor, unit) for unit in ("words", "wordpieces"))
-    np.testing.assert_array_equal(found.examples.token_ids, pieces.examples.token_ids)
-    np.testing.assert_array_equal(found.examples.lengths, pieces.examples.lengths)
-    np.testing.assert_array_equal(found.examples.first_segment_lengths, pieces.examples.first_segment_lengths)
-    np.testing.assert_array_equal(found.examples.token_counts, pieces.examples.token_counts)
-    expected = [slowly(preprocessor, row) for row in zip(*columns.values(), strict=True)]
-    assert found.numbers.tolist() == [number for numbers, _ in expected for number in numbers]
-    assert found.names == [names[: max(numbers) + 1] for numbers, names in expected]
+    columns = {"text_b": texts[::-1], "text_a": texts} if is_pair else {"text": texts}
+    words, wordpieces = (tokenize_units(columns, preprocessor, unit) for unit in ("words", "wordpieces"))
+    for name in ("token_ids", "lengths", "first_segment_lengths", "token_counts"):
+        np.testing.assert_array_equal(getattr(words.examples, name), getattr(wordpieces.examples, name))
+    segments = (columns[name] for name in sorted(columns))
+    expected = [words_and_numbers(preprocessor, row) for row in zip(*segments, strict=True)]
+    assert words.numbers.tolist() == [number for _, numbers in expected for number in numbers]
+    assert words.names == [names for names, _ in expected]
 
 
 def test_wordpieces_are_all_tokens(texts):
-    preprocessor = toy_preprocessor()
-    units = tokenize_units({"text": texts}, preprocessor)
-    ids = preprocessor(texts)
-    lengths = ids["padding_mask"].numpy().sum(axis=1)
-    assert units.numbers.tolist() == [number for length in lengths for number in range(length)]
-    names = [
-        [VOCABULARY[i] for i in row[:length]] for row, length in zip(ids["token_ids"].numpy(), lengths, strict=True)
-    ]
-    assert units.names == names
-
-
-def test_columns_may_be_in_any_order():
-    columns = {"text_b": ["the film"], "text_a": ["good"]}
-    for unit, names in (
-        ("words", ["good", "the", "film"]),
-        ("wordpieces", ["[CLS]", "good", "[SEP]", "the", "film", "[SEP]"]),
-    ):
-        assert tokenize_units(columns, toy_preprocessor(), unit).names == [names]
+    units = tokenize_units({"text": texts}, toy_preprocessor())
+    inputs = toy_preprocessor()(texts)
+    rows = zip(inputs["token_ids"].numpy(), inputs["padding_mask"].numpy(), strict=True)
+    assert units.names == [[VOCABULARY[i] for i in ids[mask > 0]] for ids, mask in rows]
+    assert units.numbers.tolist() == [number for names in units.names for number in range(len(names))]
 
 
 def test_refuses_other_units_and_no_texts():

@@ -1,5 +1,3 @@
-"""The records and order of each worker, and resuming from a saved iterator."""
-
 import random
 
 import numpy as np
@@ -7,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.data.worker_records import WorkerEpochs, worker_records
+from tests.data.conftest import saved_and_restored
 
 TFRECORDS = tf.data.TFRecordDataset
 SIZES = (13, 7, 0, 21, 5, 1, 30)
@@ -17,11 +16,10 @@ def make_files(folder, sizes, compression=""):
     paths, records = [], []
     for number, size in enumerate(sizes):
         paths.append(str(folder / f"{number:03d}.tfrecord"))
-        own = [f"{number}/{row}".encode() for row in range(size)]
         with tf.io.TFRecordWriter(paths[-1], compression) as writer:
-            for record in own:
-                writer.write(record)
-        records += own
+            for row in range(size):
+                records.append(f"{number}/{row}".encode())
+                writer.write(records[-1])
     return paths, records
 
 
@@ -38,10 +36,6 @@ def epoch(paths, worker_index=0, num_workers=1, number=0, **options):
     return values(worker_records(paths, TFRECORDS, WorkerEpochs(worker_index, num_workers, number, 1), **options))
 
 
-def number_in_file(record):
-    return int(record.split(b"/")[1])
-
-
 @pytest.mark.parametrize(
     ("sizes", "num_workers"),
     [
@@ -56,15 +50,12 @@ def number_in_file(record):
 )
 def test_the_workers_read_each_record_exactly_once_per_epoch(tmp_path, sizes, num_workers):
     paths, records = make_files(tmp_path, sizes)
+    options = {"seed": 3, "cycle_length": 3, "shuffle_buffer": 4}
     epochs = ([], [])
     for worker in range(num_workers):
-        own = values(
-            worker_records(
-                paths, TFRECORDS, WorkerEpochs(worker, num_workers, epochs=2), seed=3, cycle_length=3, shuffle_buffer=4
-            )
-        )
-        for number in range(2):
-            epochs[number].extend(own[len(own) // 2 * number : len(own) // 2 * (number + 1)])
+        own = values(worker_records(paths, TFRECORDS, WorkerEpochs(worker, num_workers, epochs=2), **options))
+        epochs[0].extend(own[: len(own) // 2])
+        epochs[1].extend(own[len(own) // 2 :])
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(records)
 
 
@@ -98,17 +89,11 @@ def test_a_worker_with_fewer_records_starts_its_next_pass_earlier(tmp_path):
 @pytest.mark.parametrize("shuffle_buffer", [None, 10])
 def test_epochs_differ_only_in_order(files, shuffle_buffer):
     paths, records = files
-    stream = worker_records(paths, TFRECORDS, seed=1, cycle_length=2, shuffle_buffer=shuffle_buffer)
-    stream = values(stream.take(3 * len(records)))
+    stream = values(worker_records(paths, TFRECORDS, seed=1, shuffle_buffer=shuffle_buffer).take(3 * len(records)))
     epochs = [stream[start : start + len(records)] for start in range(0, len(stream), len(records))]
     assert [sorted(records) for records in epochs] == [sorted(records)] * 3
     assert len(set(map(tuple, epochs))) == 3
-
-
-def test_an_epoch_is_independent_of_the_first_epoch(files):
-    paths, records = files
-    expected = values(worker_records(paths, TFRECORDS, seed=1, shuffle_buffer=10).take(3 * len(records)))
-    assert epoch(paths, number=2, seed=1, shuffle_buffer=10) == expected[2 * len(records) :]
+    assert epochs[2] == epoch(paths, number=2, seed=1, shuffle_buffer=shuffle_buffer)  # also as the first epoch
 
 
 def test_the_seed_determines_the_order(files):
@@ -139,38 +124,24 @@ def test_all_workers_read_their_files_in_the_same_order(tmp_path):
 
 def test_workers_and_groups_are_shuffled_differently(tmp_path):
     paths, _ = make_files(tmp_path, (100, 100))
-    first, second = (
-        [number_in_file(record) for record in epoch(paths, worker, 2, seed=8, shuffle_buffer=100)]
-        for worker in range(2)
-    )
+
+    def rows(*arguments, **options):
+        return [int(record.split(b"/")[1]) for record in epoch(*arguments, seed=8, **options)]
+
+    first, second = (rows(paths, worker, 2, shuffle_buffer=100) for worker in range(2))
     assert sorted(first) == sorted(second)
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.4
     assert abs(np.corrcoef(first, np.arange(100))[0, 1]) < 0.4
-    records = [number_in_file(record) for record in epoch(paths[:1], seed=8, shuffle_buffer=25)]
-    groups = np.reshape(records, [4, 25]) - 25 * np.arange(4)[:, None]
+    groups = np.reshape(rows(paths[:1], shuffle_buffer=25), [4, 25]) - 25 * np.arange(4)[:, None]
     assert np.sort(groups).tolist() == [list(range(25))] * 4
     assert len(np.unique(groups, axis=0)) == 4
 
 
-def saved_and_restored(dataset, position, path):
-    """Returns a new iterator that was restored from one saved after `position` elements."""
-    iterator = iter(dataset)
-    for _ in range(position):
-        next(iterator)
-    saved = tf.train.Checkpoint(iterator=iterator).write(str(path))
-    restored = iter(dataset)
-    tf.train.Checkpoint(iterator=restored).read(saved)
-    return restored
+@pytest.mark.parametrize(("num_workers", "shuffle_buffer", "num_prefetched"), [(1, 8, 0), (3, 8, 3), (2, None, 3)])
+def test_resumes_at_the_saved_record(files, tmp_path, num_workers, shuffle_buffer, num_prefetched):
+    def read_file(path):
+        return TFRECORDS(path).prefetch(num_prefetched) if num_prefetched else TFRECORDS(path)
 
-
-def read_ahead(path):
-    return TFRECORDS(path).prefetch(3)
-
-
-@pytest.mark.parametrize(
-    ("num_workers", "shuffle_buffer", "read_file"), [(1, 8, TFRECORDS), (3, 8, read_ahead), (2, None, read_ahead)]
-)
-def test_resumes_at_the_saved_record(files, tmp_path, num_workers, shuffle_buffer, read_file):
     options = {"seed": 6, "cycle_length": 3, "shuffle_buffer": shuffle_buffer}
     dataset = worker_records(files[0], read_file, WorkerEpochs(0, num_workers), **options)
     size = len(epoch(files[0], 0, num_workers))
@@ -206,27 +177,15 @@ def test_a_saved_iterator_is_small_however_many_records_are_shuffled(tmp_path):
     assert sum(file.stat().st_size for file in tmp_path.glob("position*")) < 20_000
 
 
-def test_resumes_in_compressed_files(tmp_path):
-    paths, records = make_files(tmp_path, (20, 10, 30), "GZIP")
-    dataset = worker_records(
-        paths, lambda path: TFRECORDS(path, "GZIP"), WorkerEpochs(1, 2), seed=2, cycle_length=2, shuffle_buffer=5
-    )
-    own = values(dataset.take(25))
-    assert len(set(own)) == 25 and set(own) < set(records)
-    restored = saved_and_restored(dataset, 7, tmp_path / "position")
-    assert [next(restored).numpy() for _ in range(18)] == own[7:]
-
-
 def test_records_may_be_nested_structures(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(30)))
 
     def read_file(path):
-        lines = tf.data.TextLineDataset(path)
-        return lines.map(lambda line: ({"line": line}, tf.strings.to_number(line, tf.int32)))
+        return tf.data.TextLineDataset(path).map(lambda line: ({"line": line}, tf.strings.to_number(line, tf.int32)))
 
     records = values(worker_records([tmp_path / "a.txt"], read_file, WorkerEpochs(epochs=1), seed=1, shuffle_buffer=30))
-    assert [number for _, number in records] != list(range(30))
-    assert sorted(number for _, number in records) == list(range(30))
+    numbers = [int(number) for _, number in records]
+    assert numbers != sorted(numbers) == list(range(30))
     assert all(int(features["line"]) == number for features, number in records)
 
 
@@ -237,31 +196,21 @@ def test_tf_distribute_does_not_shard_again(files):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("epochs", "options", "message"),
     [
-        ({"worker_index": 2, "num_workers": 2}, "worker_index must be from 0 to 1, got 2"),
-        ({"worker_index": -1}, "worker_index must be from 0 to 0, got -1"),
-        ({"num_workers": 0}, "num_workers must be at least 1, got 0"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
-        ({"first_epoch": -1}, "first_epoch must be at least 0, got -1"),
+        ({"worker_index": 2, "num_workers": 2}, {}, "worker_index must be from 0 to 1, got 2"),
+        ({"worker_index": -1}, {}, "worker_index must be from 0 to 0, got -1"),
+        ({"num_workers": 0}, {}, "num_workers must be at least 1, got 0"),
+        ({"epochs": 0}, {}, "epochs must be at least 1, got 0"),
+        ({"first_epoch": -1}, {}, "first_epoch must be at least 0, got -1"),
+        ({}, {"cycle_length": 0}, "cycle_length must be at least 1, got 0"),
+        ({}, {"seed": 1, "shuffle_buffer": 0}, "shuffle_buffer must be at least 1, got 0"),
+        ({}, {"shuffle_buffer": 9}, "shuffle_buffer=9 needs a seed"),
     ],
 )
-def test_refuses_impossible_workers_and_epochs(arguments, message):
+def test_refuses_impossible_arguments(files, epochs, options, message):
     with pytest.raises(ValueError, match=message):
-        WorkerEpochs(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"cycle_length": 0}, "cycle_length must be at least 1, got 0"),
-        ({"seed": 1, "shuffle_buffer": 0}, "shuffle_buffer must be at least 1, got 0"),
-        ({"shuffle_buffer": 9}, "shuffle_buffer=9 needs a seed"),
-    ],
-)
-def test_refuses_impossible_orders(files, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        worker_records(files[0], TFRECORDS, **arguments)
+        worker_records(files[0], TFRECORDS, WorkerEpochs(**epochs), **options)
 
 
 def test_refuses_missing_and_repeated_paths(files, tmp_path):

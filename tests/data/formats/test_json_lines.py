@@ -3,7 +3,7 @@ import json
 import pytest
 
 from keras_bert.data.formats.json_lines import read_objects
-from keras_bert.io.row_errors import BadRowError, BadRows
+from tests.data.conftest import assert_bad_row
 
 
 def test_reads_objects_with_their_lines(tmp_path):
@@ -34,11 +34,8 @@ def test_reads_objects_with_their_lines(tmp_path):
 def test_invalid_rows(tmp_path, line, reason):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"text": "good"}\n' + line + b"\n")
-    with pytest.raises(BadRowError, match=f"rows.jsonl, line 2: .*{reason}"):
-        list(read_objects(path))
-    bad_rows = BadRows(skip=True)
-    assert list(read_objects(path, bad_rows)) == [(1, {"text": "good"})]
-    assert bad_rows.count == 1
+    kept = [(1, {"text": "good"})]
+    assert_bad_row(lambda bad_rows: read_objects(path, bad_rows), f"rows.jsonl, line 2: .*{reason}", 2, kept)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])

@@ -15,10 +15,7 @@ def test_writes_tsv(tmp_path):
     path = tmp_path / "predictions.tsv"
     assert write_predictions(path, iter(ROWS)) == 2
     columns = ["line", "label", "probability of good"]
-    assert [values for _, values in read_columns(path, columns)] == [
-        ["0", "good", "0.9"],
-        ["1", "bad", str(1 / 3)],
-    ]
+    assert [values for _, values in read_columns(path, columns)] == [["0", "good", "0.9"], ["1", "bad", str(1 / 3)]]
 
 
 def test_writes_json_lines(tmp_path):
@@ -60,15 +57,11 @@ def test_invalid_predictions_leave_no_file(tmp_path, rows, message):
 
 
 def test_checks_the_path_before_the_first_row(tmp_path):
-    def rows():
-        pytest.fail("no row may be asked for")
-        yield
-
+    rows = (pytest.fail("no row may be read") for _ in range(1))
     (tmp_path / "predictions.tsv").write_text("mine")
     with pytest.raises(FileExistsError):
-        write_predictions(tmp_path / "predictions.tsv", rows())
-    with pytest.raises(
-        ValueError, match=r"written as tsv or jsonl; got the path .*predictions.csv and the format None"
-    ):
-        write_predictions(tmp_path / "predictions.csv", rows())
+        write_predictions(tmp_path / "predictions.tsv", rows)
+    message = r"written as tsv or jsonl; got the path .*predictions.csv and the format None"
+    with pytest.raises(ValueError, match=message):
+        write_predictions(tmp_path / "predictions.csv", rows)
     assert (tmp_path / "predictions.tsv").read_text() == "mine"

@@ -1,4 +1,5 @@
 import gzip
+import itertools
 
 import pytest
 
@@ -12,33 +13,19 @@ def decoded(path):
 
 def test_lines_end_at_the_line_feed_only(tmp_path):
     texts = ["a\u2028b", "c\u0085d\x0b\x0c\x1c", "e\rf", " spaces ", "\ta\t", "", "naïve 中文 😀"]
-    path = tmp_path / "lines.txt"
-    for line_end in ("\n", "\r\n"):
-        for mark in (b"", b"\xef\xbb\xbf"):
-            for last in ("", line_end):
-                path.write_bytes(mark + (line_end.join(texts) + last).encode())
-                assert decoded(path) == texts
+    for line_end, mark, last in itertools.product(("\n", "\r\n"), ("", "\ufeff"), (True, False)):
+        content = (mark + line_end.join(texts) + (line_end if last else "")).encode()
+        (tmp_path / "lines.txt").write_bytes(content)
+        (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(content))
+        assert decoded(tmp_path / "lines.txt") == decoded(tmp_path / "lines.txt.gz") == texts
+    (tmp_path / "lines.txt").write_bytes("\ufeff\ufeffa\n\ufeffb\n".encode())
+    assert decoded(tmp_path / "lines.txt") == ["\ufeffa", "\ufeffb"]
 
 
-def test_only_a_first_byte_order_mark_is_dropped(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_bytes("\ufeff\ufeffa\n\ufeffb\n".encode())
-    assert decoded(path) == ["\ufeffa", "\ufeffb"]
-
-
-def test_reads_gzip(tmp_path):
+@pytest.mark.parametrize("content", [gzip.compress(b"a\nb\n" * 1000)[:3], gzip.compress(b"a\nb\n" * 1000)[:-4], b"a\n"])
+def test_refuses_a_damaged_gzip_file(tmp_path, content):
     path = tmp_path / "lines.txt.gz"
-    path.write_bytes(gzip.compress("a\r\nü\n".encode()))
-    assert decoded(path) == ["a", "ü"]
-
-
-@pytest.mark.parametrize("cut", [3, -4])
-def test_refuses_a_damaged_gzip_file(tmp_path, cut):
-    path = tmp_path / "lines.txt.gz"
-    path.write_bytes(gzip.compress(b"a\nb\n" * 1000)[:cut])
-    with pytest.raises(ValueError, match=r"lines.txt.gz is not a complete gzip file"):
-        decoded(path)
-    path.write_bytes(b"a\n")
+    path.write_bytes(content)
     with pytest.raises(ValueError, match=r"lines.txt.gz is not a complete gzip file"):
         decoded(path)
 
@@ -77,16 +64,15 @@ def test_refuses_missing_files(tmp_path):
 
 def test_tracks_the_position_in_a_file(tmp_path):
     text = "\ufeffa\r\nü\n\nb".encode()
-    path = tmp_path / "lines.txt"
+    path, compressed = tmp_path / "lines.txt", tmp_path / "lines.txt.gz"
     path.write_bytes(text)
-    place = FilePosition()
-    places = [(place.line_offset, place.bytes_read) for _ in numbered_lines(path, place)]
-    assert places == [(3, 6), (6, 9), (9, 10), (10, 11)]
-    packed = tmp_path / "lines.txt.gz"
-    packed.write_bytes(gzip.compress(text))
-    place = FilePosition()
-    assert [place.line_offset for _ in numbered_lines(packed, place)] == [3, 6, 9, 10]
-    assert place.bytes_read == packed.stat().st_size
+    position = FilePosition()
+    positions = [(position.line_offset, position.bytes_read) for _ in numbered_lines(path, position)]
+    assert positions == [(3, 6), (6, 9), (9, 10), (10, 11)]
+    compressed.write_bytes(gzip.compress(text))
+    position = FilePosition()
+    assert [position.line_offset for _ in numbered_lines(compressed, position)] == [3, 6, 9, 10]
+    assert position.bytes_read == compressed.stat().st_size
 
 
 def test_decodes_other_encodings():

@@ -1,5 +1,4 @@
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ TEXTS = ["one", "naïve \u2028 😀", "", "tab\tand\nline", '"quoted"']
 
 
 class LocalReviews(tfds.core.GeneratorBasedBuilder):
-    """A data set of a few reviews that are made on the spot."""
+    """A data set of a few reviews."""
 
     VERSION = tfds.core.Version("1.2.0")
 
@@ -36,20 +35,18 @@ class LocalReviews(tfds.core.GeneratorBasedBuilder):
 
     def _generate_examples(self, split):
         for number, text in enumerate(TEXTS):
-            yield (
-                number,
-                {
-                    "review": b"\xff" if split == "garbled" else text,
-                    "title": f"title {number}",
-                    "opinion": -1 if split == "unlabelled" else number % 2,
-                    "topics": [0, 1][: number % 3],
-                    "tags": ["x", "y"][: number % 3],
-                    "author": f"author {number}",
-                    "stars": number,
-                    "score": number / 2,
-                    "picture": np.zeros([2, 2], "float32"),
-                },
-            )
+            example = {
+                "review": b"\xff" if split == "garbled" else text,
+                "title": f"title {number}",
+                "opinion": -1 if split == "unlabelled" else number % 2,
+                "topics": [0, 1][: number % 3],
+                "tags": ["x", "y"][: number % 3],
+                "author": f"author {number}",
+                "stars": number,
+                "score": number / 2,
+                "picture": np.zeros([2, 2], "float32"),
+            }
+            yield number, example
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +55,6 @@ def folder(tmp_path_factory):
     tfds.disable_progress_bar()
     LocalReviews(data_dir=folder).download_and_prepare()
     return folder
-
-
-def by_title(examples):
-    return sorted(examples, key=lambda example: example["text_b"])
 
 
 @pytest.mark.parametrize(
@@ -78,7 +71,7 @@ def by_title(examples):
 def test_reads_all_kinds_of_labels(folder, column, labels):
     examples = read_tfds("local_reviews", "train", ("review", "title"), column, folder)
     assert list(examples) == list(examples)
-    assert by_title(examples) == [
+    assert sorted(examples, key=lambda example: example["text_b"]) == [
         {"text_a": text, "text_b": f"title {i}", "label": label}
         for i, (text, label) in enumerate(zip(TEXTS, labels, strict=True))
     ]
@@ -88,12 +81,11 @@ def test_reads_all_kinds_of_labels(folder, column, labels):
 def test_reads_parts_of_splits_versions_and_indices(folder):
     whole = list(read_tfds("local_reviews:1.2.0", "train", "review", data_dir=str(folder), index_column="stars"))
     assert {example["index"]: example["text"] for example in whole} == dict(enumerate(TEXTS))
-    parts = ["train[:40%]", "train[2:]"]
-    assert [
-        example
-        for part in parts
-        for example in read_tfds("local_reviews", part, "review", data_dir=folder, index_column="stars")
-    ] == whole
+    parts = (
+        read_tfds("local_reviews", part, "review", None, folder, index_column="stars")
+        for part in ("train[:40%]", "train[2:]")
+    )
+    assert [example for part in parts for example in part] == whole
 
 
 @pytest.mark.parametrize(
@@ -146,15 +138,17 @@ def test_lists_the_prepared_versions_and_configurations(tmp_path):
         read_tfds("glue", "train", "sentence1", data_dir=tmp_path)
     with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/sst2' is missing, or not prepared"):
         read_tfds("glue/sst2", "train", "sentence", data_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/mnli' is missing, or not prepared"):
+        read_glue_tfds("mnli", "dev_matched", tmp_path)
+    with pytest.raises(ValueError, match="GLUE has no task 'snli'"):
+        read_glue_tfds("snli", "dev", tmp_path)
 
 
 def test_reads_the_latest_version(folder, tmp_path):
-    (tmp_path / "local_reviews").mkdir()
-    for version in ("1.9.0", "1.10.0"):
-        (tmp_path / "local_reviews" / version).symlink_to(folder / "local_reviews" / "1.2.0")
-    (tmp_path / "local_reviews" / "1.9.0").unlink()
-    (tmp_path / "local_reviews" / "1.9.0").mkdir()
-    (tmp_path / "local_reviews" / "1.9.0" / "features.json").write_text("not read")
+    older = tmp_path / "local_reviews" / "1.9.0"
+    older.mkdir(parents=True)
+    (older / "features.json").write_text("not read")
+    (tmp_path / "local_reviews" / "1.10.0").symlink_to(folder / "local_reviews" / "1.2.0")
     assert len(list(read_tfds("local_reviews", "train", "review", data_dir=tmp_path))) == 5
 
 
@@ -165,44 +159,40 @@ def test_names_the_missing_package(monkeypatch):
 
 
 def write_glue_files(task, root):
-    """Small files in the forms in which GLUE is downloaded, which both readers read."""
+    """Writes small files as GLUE is downloaded, which both readers accept."""
     folder = root / ("AX" if task.name == "ax" else task.folders[0])
     folder.mkdir()
     labels = task.labels or ("0.5", "2.75", "5.0")
     for split in task.splits:
-        columns = ["index", "id", *task.text_columns]
-        rows = [[str(i), str(i), *(f"{split} {c} {i}" for c in task.text_columns)] for i in range(5)]
-        if split not in task.test_splits:
-            columns.append(task.label_column)
-            rows = [[*row, labels[i % len(labels)]] for i, row in enumerate(rows)]
+        is_test = split in task.test_splits
+        table = [["index", "id", *task.text_columns, *([] if is_test else [task.label_column])]]
+        for i in range(5):
+            texts = [f"{split} {column} {i}" for column in task.text_columns]
+            table.append([str(i), str(i), *texts, *([] if is_test else [labels[i % len(labels)]])])
         if split in task.headerless:
-            columns, rows = None, [["x", row[3], "*", row[2]] for row in rows]
-        lines = ["\t".join(line) for line in ([columns, *rows] if columns else rows)]
-        (folder / task.files[split][0]).write_text("\n".join(lines) + "\n")
+            table = [["x", row[3], "*", row[2]] for row in table[1:]]
+        (folder / task.files[split][0]).write_text("".join("\t".join(row) + "\n" for row in table))
     return folder
 
 
 def write_raw_mrpc(root):
-    """The raw release, of whose training file GLUE calls a part its dev split."""
+    """Writes the raw release of MRPC, whose training file contains the dev split of GLUE."""
     folder = root / "MRPC"
-    header, dev_ids, content = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", "", {"train": [], "dev": [], "test": []}
-    for split, rows in content.items():
-        for i in range(5):
-            rows.append(f"{i % 2}\t{split} {i}\t0\t{split} a {i}\t{split} b {i}\n")
-            dev_ids += f"{split} {i}\t0\n" if split == "dev" else ""
-        (folder / f"{split}.tsv").write_text("\ufeff" + header + "".join(rows))
-    (folder / "test.tsv").unlink()
-    raw = {"train": folder / "raw_train.txt", "test": folder / "msr_paraphrase_test.txt"}
-    raw["train"].write_text("\ufeff" + header + "".join(content["train"] + content["dev"]))
-    raw["test"].write_text("\ufeff" + header + "".join(content["test"]))
-    (folder / "dev_ids.tsv").write_text(dev_ids)
-    return {**raw, "dev_ids": folder / "dev_ids.tsv"}
+    header, content = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", {}
+    for split in ("train", "dev", "test"):
+        content[split] = "".join(f"{i % 2}\t{split} {i}\t0\t{split} a {i}\t{split} b {i}\n" for i in range(5))
+        (folder / f"{split}.tsv").write_text(header + content[split])
+    (folder / "test.tsv").rename(folder / "msr_paraphrase_test.txt")
+    (folder / "raw_train.txt").write_text(header + content["train"] + content["dev"])
+    (folder / "dev_ids.tsv").write_text("".join(f"dev {i}\t0\n" for i in range(5)))
+    names = {"train": "raw_train.txt", "test": "msr_paraphrase_test.txt", "dev_ids": "dev_ids.tsv"}
+    return {name: folder / file for name, file in names.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", GLUE_TASKS.values(), ids=lambda task: task.name)
 def test_glue_equals_its_files(tmp_path, monkeypatch, task):
-    # tensorflow_datasets' own GLUE builder, which finds its downloads on the disk: its label names are the real ones.
+    # The builder of tensorflow_datasets, which knows the real names of the labels, finds its downloads on the disk.
     folder = write_glue_files(task, tmp_path)
     downloaded = write_raw_mrpc(tmp_path) if task.name == "mrpc" else folder / "diagnostic.tsv"
     monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda self, url: tmp_path)
@@ -216,10 +206,3 @@ def test_glue_equals_its_files(tmp_path, monkeypatch, task):
         assert sorted(prepared, key=lambda example: example[key]) == from_files
         assert len(from_files) == 5
         assert all(("index" in example) == (split in task.test_splits) for example in prepared)
-
-
-def test_refuses_unprepared_glue_tasks(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"the dataset 'glue/mnli' is missing, or not prepared"):
-        read_glue_tfds("mnli", "dev_matched", Path(tmp_path))
-    with pytest.raises(ValueError, match="GLUE has no task 'snli'"):
-        read_glue_tfds("snli", "dev", tmp_path)

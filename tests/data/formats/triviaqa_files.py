@@ -1,4 +1,4 @@
-"""A small set of trivia in the form of TriviaQA's files."""
+"""Made-up questions in the format of TriviaQA."""
 
 import json
 
@@ -6,9 +6,7 @@ QUESTIONS = [
     {
         "Answer": {
             "Aliases": ["Lake Vell", "Vell (lake)", "VELL, THE", "Lac Véll"],
-            "MatchedWikiEntityName": "Lake Vell",
             "NormalizedAliases": ["lake vell", "vell lake", "vell", "lac véll"],
-            "NormalizedMatchedWikiEntityName": "lake vell",
             "NormalizedValue": "lake vell",
             "Type": "WikipediaEntity",
             "Value": "Lake Vell",
@@ -21,24 +19,11 @@ QUESTIONS = [
         "QuestionId": "made_1",
         "QuestionSource": "http://trivia.example/",
         "SearchResults": [
-            {
-                "Description": "The ferries of the north ...",
-                "DisplayUrl": "ferries.example",
-                "Filename": "12/12_345.txt",
-                "Rank": 0,
-                "Title": "Ferries",
-                "Url": "http://ferries.example/",
-            }
+            {"Description": "The ferries ...", "Filename": "12/12_345.txt", "Rank": 0, "Url": "http://ferries.example/"}
         ],
     },
     {
-        "Answer": {
-            "Aliases": ["O'Hara's Tune"],
-            "NormalizedAliases": ["o hara s tune"],
-            "NormalizedValue": "o hara s tune",
-            "Type": "FreeForm",
-            "Value": "O'HARA'S TUNE",
-        },
+        "Answer": {"Aliases": ["O'Hara's Tune"], "Type": "FreeForm", "Value": "O'HARA'S TUNE"},
         "EntityPages": [
             {"DocSource": "TagMe", "Filename": "Harper.txt", "Title": "Harper"},
             {"DocSource": "TagMe", "Filename": "Late.txt", "Title": "Late"},
@@ -60,7 +45,7 @@ EVIDENCE = {
 
 
 def write_triviaqa(folder, questions=QUESTIONS, evidence=EVIDENCE, **others):
-    """Writes a file of questions and the folder of evidence; gives the paths of both."""
+    """Writes a file of questions and a folder of evidence; returns both paths."""
     content = {"Data": questions, "Domain": "Web", "Split": "train", "VerifiedEval": False, "Version": 1.0, **others}
     path = folder / "web-train.json"
     path.write_text(json.dumps(content, indent=4, ensure_ascii=False), encoding="utf-8")
