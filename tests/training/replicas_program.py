@@ -11,6 +11,7 @@ import sys
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from keras_bert.data.tokenized_examples import tokenize_examples
@@ -21,9 +22,7 @@ from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
 from keras_bert.training.strategy import any_worker, describe_strategy, get_worker, make_strategy
 from tests.toys import toy_classifier, toy_reviews
-from tests.training.embedding_model import BATCH, make_dataset, make_model
-from tests.training.tiny_model import HAS_FLOAT16
-from tests.training.two_terms import TwoTerms
+from tests.training.models import BATCH, HAS_FLOAT16, TwoTerms, embedding_batches, embedding_model
 
 # Even and uneven batches, and one with fewer rows than there are replicas.
 BATCH_SIZES = (8, 8, 5, 1, 8, 7, 2, 8)
@@ -45,11 +44,14 @@ def split_batches(get_rows, worker, num_workers):
     return bounds.map(get_part)
 
 
-def classifier_batches(model, worker, num_workers):
-    texts, labels = toy_reviews(sum(BATCH_SIZES))
+def tokenized_reviews(model, count):
+    texts, labels = toy_reviews(count)
     examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
-    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
-    return split_batches(tokenized.batch, worker, num_workers)
+    return tokenize_examples(examples, model.preprocessor, model.encode_labels)
+
+
+def classifier_batches(model, worker, num_workers):
+    return split_batches(tokenized_reviews(model, sum(BATCH_SIZES)).batch, worker, num_workers)
 
 
 def two_terms_batches(worker, num_workers, overflowing=()):
@@ -62,25 +64,18 @@ def two_terms_batches(worker, num_workers, overflowing=()):
 
 
 def uneven_shards(worker, num_workers):
-    """Five batches of which the first worker has three and the second two, joined to three for one worker."""
+    """Five batches, of which the first worker has three and the second two; for one worker, joined to three."""
     rng = np.random.default_rng(1)
-    batches = [[rng.normal(size=(4, size)).astype("float32") for size in (3, 2)] for _ in range(5)]
-    if num_workers > 1:
-        batches = batches[:3] if worker == 0 else batches[3:]
-    else:
-        batches = [
-            [np.concatenate(parts) for parts in zip(batches[i], *batches[i + 3 : i + 4], strict=True)] for i in range(3)
-        ]
+    batches = [tuple(rng.normal(size=(4, size)).astype("float32") for size in (3, 2)) for _ in range(5)]
+    joined = [tuple(map(np.concatenate, zip(*batches[i::3], strict=True))) for i in range(3)]
+    batches = joined if num_workers == 1 else [batches[:3], batches[3:]][worker]
     signature = (tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2]))
-    return tf.data.Dataset.from_generator(lambda: iter(map(tuple, batches)), output_signature=signature)
+    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
 
 
 def even_batches(model):
     """Batches of a static shape, as TPUs need them."""
-    texts, labels = toy_reviews(32)
-    examples = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
-    tokenized = tokenize_examples(examples, model.preprocessor, model.encode_labels)
-    return tf.data.Dataset.from_tensor_slices(tokenized.batch(tf.range(32))).batch(8, drop_remainder=True)
+    return tf.data.Dataset.from_tensor_slices(tokenized_reviews(model, 32).batch(tf.range(32))).batch(8, True)
 
 
 def make_classifier(gradient_checkpointing=False):
@@ -105,30 +100,15 @@ def make_step(strategy, make, *arguments, **step_arguments):
 def train(step, batches, num_calls=1):
     """Trains on all batches; returns weights and the last report by name, and the number of skipped steps per call."""
     iterator = iter(batches)
-    steps_per_call = len(BATCH_SIZES) // num_calls
-    skipped = []
-    for call in range(num_calls):
-        report = step.run(iterator, call * steps_per_call, steps_per_call)
-        skipped.append(int(report["skipped"]))
-    found = {f"weight {i}": weight.numpy() for i, weight in enumerate(step.model.weights)}
-    found |= {name: report[name].numpy() for name in ("examples", "steps", "gradient_norm", "failed")}
-    found |= {"skipped": skipped, "difference": replica_difference(step.strategy, variables_of(step))}
+    num_steps = len(BATCH_SIZES) // num_calls
+    reports = [step.run(iterator, call * num_steps, num_steps) for call in range(num_calls)]
+    found = {f"weight {i}": weight for i, weight in enumerate(step.model.get_weights())}
+    found |= {name: reports[-1][name].numpy() for name in ("examples", "steps", "gradient_norm", "failed")}
+    found["skipped"] = [int(report["skipped"]) for report in reports]
+    found["difference"] = replica_difference(step.strategy, [*step.model.weights, *step.optimizer.variables])
     if step.loss_scale is not None:
         found["factor"] = step.loss_scale.factor.numpy()
     return found
-
-
-def variables_of(step):
-    return [*step.model.weights, *step.optimizer.variables]
-
-
-def train_twice(step, batches, num_calls):
-    """Trains from the same weights in one call, and in several."""
-    initial = [variable.numpy() for variable in variables_of(step)]
-    once = train(step, batches)
-    for variable, value in zip(variables_of(step), initial, strict=True):
-        variable.assign(value)
-    return once, train(step, batches, num_calls)
 
 
 def replica_difference(strategy, variables):
@@ -154,7 +134,7 @@ def draw_masks(strategy, step):
 def run_custom_loop(strategy):
     """Trains an embedding model with `BertAdamW.apply` in `strategy.run`; returns weights and gradient norms."""
     with strategy.scope():
-        model, optimizer = make_model(), BertAdamW(1e-4)
+        model, optimizer = embedding_model(), BertAdamW(1e-4)
         optimizer.build(model.trainable_variables)
     compute_losses = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
 
@@ -165,9 +145,9 @@ def run_custom_loop(strategy):
         return optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
     run = tf.function(lambda batch: strategy.experimental_local_results(strategy.run(step, args=(batch,))))
-    dataset = strategy.experimental_distribute_dataset(make_dataset())
+    dataset = strategy.experimental_distribute_dataset(embedding_batches())
     norms = np.array([[norm.numpy() for norm in run(batch)] for batch in dataset])
-    return {"norms": norms, **{f"weight {i}": weight.numpy() for i, weight in enumerate(model.weights)}}
+    return {"norms": norms, **{f"weight {i}": weight for i, weight in enumerate(model.get_weights())}}
 
 
 def collect_results(strategy):
@@ -188,9 +168,10 @@ def collect_results(strategy):
     if HAS_FLOAT16:
         step = make_step(strategy, make_two_terms, "mixed_float16", gradient_accumulation_steps=accumulation)
         add("float16", train(step, two_terms_batches(worker, num_workers, OVERFLOWING), num_calls=len(BATCH_SIZES)))
-    step = make_step(strategy, toy_classifier, seed=1)
-    for number, trained in enumerate(train_twice(step, classifier_batches(step.model, worker, num_workers), 2)):
-        add(f"dropout/{number}", trained)
+    for num_calls in (1, 2):
+        step = make_step(strategy, toy_classifier, seed=1)
+        batches = classifier_batches(step.model, worker, num_workers)
+        add(f"dropout/{num_calls}", train(step, batches, num_calls))
     for number, at in enumerate((0, 0, 1)):
         found |= {f"masks/{number}/{replica}": mask for replica, mask in enumerate(draw_masks(strategy, at))}
     if num_workers == 1:
@@ -205,7 +186,7 @@ def collect_results(strategy):
 
 
 def apply_nan_on_one_replica(strategy):
-    """Returns the largest change of any variable, and the message of the error."""
+    """Returns the largest change of any variable, and the error message."""
     with strategy.scope():
         kernel = keras.Variable(np.ones([3, 2], "float32"), name="kernel")
         optimizer = BertAdamW(1.0)
@@ -216,24 +197,20 @@ def apply_nan_on_one_replica(strategy):
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         optimizer.apply([tf.fill([3, 2], tf.where(tf.equal(replica, 1), np.nan, 1.0))], [kernel])
 
-    message = message_of(tf.errors.InvalidArgumentError, tf.function(lambda: strategy.run(step)))
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        tf.function(lambda: strategy.run(step))()
     after = [variable.numpy() for variable in [kernel, *optimizer.variables]]
-    return {"change": max(np.abs(new - old).max() for new, old in zip(after, before, strict=True)), "message": message}
+    change = max(np.abs(new - old).max() for new, old in zip(after, before, strict=True))
+    return {"change": change, "message": str(error.value)}
 
 
 def apply_before_build(strategy):
     with strategy.scope():
         kernel = keras.Variable([1.0], name="kernel")
         optimizer = BertAdamW()
-    return message_of(RuntimeError, lambda: strategy.run(lambda: optimizer.apply([tf.ones([1])], [kernel])))
-
-
-def message_of(error_type, function):
-    try:
-        function()
-    except error_type as error:
-        return str(error)
-    return "no error"
+    with pytest.raises(RuntimeError) as error:
+        strategy.run(lambda: optimizer.apply([tf.ones([1])], [kernel]))
+    return str(error.value)
 
 
 def main(mode, output, index=None, addresses=None):
@@ -250,7 +227,6 @@ def main(mode, output, index=None, addresses=None):
         "any_worker": any_worker(strategy, True),
         "run_info": json.dumps(describe_strategy(strategy)),
         "replicas": make_strategy("mirrored", num_logical_devices=2).num_replicas_in_sync,  # may be repeated
-        "split_again": message_of(RuntimeError, lambda: make_strategy("mirrored", num_logical_devices=3)),
     }
     np.savez(output, **found)
 

@@ -2,17 +2,14 @@ import contextlib
 import json
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
 
+from keras_bert.training import lost_workers
 from keras_bert.training.cluster import Cluster
-from keras_bert.training.lost_workers import (
-    WorkerLostError,
-    describe_lost_workers,
-    find_unreachable_workers,
-    watch_workers,
-)
+from keras_bert.training.lost_workers import WorkerLostError, describe_lost_workers, watch_workers
 from keras_bert.training.worker_rendezvous import wait_for_workers
 from tests.addresses import free_addresses
 
@@ -43,11 +40,7 @@ def listening(address, answer=None):
     ("workers", "index", "message"),
     [
         (("a:1", "b"), 0, "host:port with a port from 1 to 65535, got 'b'"),
-        (("a:1", "b:0"), 0, "got 'b:0'"),
-        (("a:1", "b:65536"), 0, "got 'b:65536'"),
-        (("a:1", "http://b:2"), 0, "got 'http://b:2'"),
-        (("a:1", "b:2 "), 0, "got 'b:2 '"),
-        (("a:1", "::1:2"), 0, "got '::1:2'"),
+        *((("a:1", bad), 0, f"got '{bad}'") for bad in ("b:0", "b:65536", "http://b:2", "b:2 ", "::1:2")),
         (("a:1", "a:1"), 0, "its own address"),
         (("a:1",), 0, "at least two"),
         (("a:1", "b:2"), 2, "0 to 1 with 2 workers, got 2"),
@@ -56,7 +49,7 @@ def listening(address, answer=None):
         ("a:1,b:2", 0, "must be a tuple"),
     ],
 )
-def test_refuses_malformed_clusters(workers, index, message):
+def test_rejects_malformed_clusters(workers, index, message):
     with pytest.raises(ValueError, match=message):
         Cluster(workers, index)
 
@@ -77,52 +70,48 @@ def test_parses_tf_config():
     assert Cluster.from_tf_config(config({"worker": ["b:1", "c:1"]}, index=1)) == Cluster(("b:1", "c:1"), 1)
 
 
+TWO = {"worker": ["a:1", "b:1"]}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "must be like"),
-        ("{}", "must be like"),
-        (config({}), "must be like"),
-        (config({"worker": ["a:1", "b:1"], "ps": ["c:1"]}), "does not support parameter servers"),
-        (config({"worker": ["a:1", "b:1"], "evaluator": ["c:1"]}), "no evaluator process"),
-        (config({"worker": ["a:1", "b:1"]}, "evaluator"), "no evaluator process"),
-        (config({"worker": ["a:1", "b:1"], "master": ["c:1"]}), "role 'master'; allowed are chief, worker"),
+        *((text, "must be like") for text in ("[]", "{}", config({}))),
+        (config({**TWO, "ps": ["c:1"]}), "does not support parameter servers"),
+        (config({**TWO, "evaluator": ["c:1"]}), "no evaluator process"),
+        (config(TWO, "evaluator"), "no evaluator process"),
+        (config({**TWO, "master": ["c:1"]}), "role 'master'; allowed are chief, worker"),
         (config({"worker": "a:1,b:1"}), "must be a list"),
         (config({"worker": [1, 2]}), "must be a tuple"),
         (config({"chief": ["a:1", "b:1"]}, "chief"), "one chief at most"),
-        (config({"worker": ["a:1", "b:1"]}, "chief"), r"one of the cluster's \['worker'\], got 'chief'"),
-        (config({"worker": ["a:1", "b:1"]}, index=2), "0 to 1, got 2"),
-        (config({"worker": ["a:1", "b:1"]}, index=None), "0 to 1, got None"),
+        (config(TWO, "chief"), r"one of the cluster's \['worker'\], got 'chief'"),
+        (config(TWO, index=2), "0 to 1, got 2"),
+        (config(TWO, index=None), "0 to 1, got None"),
         (config({"worker": ["a:1"]}), "at least two"),
     ],
 )
-def test_refuses_malformed_tf_config(text, message):
+def test_rejects_malformed_tf_config(text, message):
     with pytest.raises(ValueError, match=message):
         Cluster.from_tf_config(text)
 
 
-def hold_meeting(calls):
+def rendezvous(*calls):
     """Calls `wait_for_workers` with several arguments at once; returns the errors."""
-    errors = [None] * len(calls)
 
-    def call(number, arguments):
+    def call(arguments):
         try:
             wait_for_workers(*arguments)
         except (OSError, ValueError) as error:
-            errors[number] = error
+            return error
 
-    threads = [threading.Thread(target=call, args=item) for item in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return errors
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(call, calls))
 
 
 def test_workers_meet_and_free_their_ports():
     addresses = free_addresses(3)
-    assert hold_meeting([(Cluster(addresses, index), 20.0) for index in range(3)]) == [None] * 3
+    assert rendezvous(*((Cluster(addresses, index), 20.0) for index in range(3))) == [None] * 3
     for address in addresses:
         with listening(address):
             pass
@@ -130,7 +119,7 @@ def test_workers_meet_and_free_their_ports():
 
 def test_names_missing_workers():
     addresses = free_addresses(3)
-    errors = hold_meeting([(Cluster(addresses, index), 1.0) for index in (0, 2)])
+    errors = rendezvous(*((Cluster(addresses, index), 1.0) for index in (0, 2)))
     for error in errors:
         assert isinstance(error, TimeoutError)
         assert f"missing: worker 1 ({addresses[1]}). Each must be started" in str(error)
@@ -139,29 +128,29 @@ def test_names_missing_workers():
 def test_ignores_another_program_on_the_port():
     addresses = free_addresses(2)
     with listening(addresses[1], answer=b"SSH-2.0-OpenSSH\r\n"):
-        (error,) = hold_meeting([(Cluster(addresses, 0), 1.0)])
+        (error,) = rendezvous((Cluster(addresses, 0), 1.0))
     assert isinstance(error, TimeoutError)
     with listening(addresses[0]):
-        (error,) = hold_meeting([(Cluster(addresses, 0), 0.1)])
+        (error,) = rendezvous((Cluster(addresses, 0), 0.1))
     assert "worker 0" in str(error) and "cannot listen on port" in str(error) and "Another process" in str(error)
 
 
-def test_refuses_workers_that_disagree():
+def test_rejects_workers_that_disagree():
     addresses = free_addresses(2)
     others = (*addresses, "c:1")
     for calls, message in (
         ([(Cluster(addresses, 0), 20.0), (Cluster(others, 1), 20.0)], "was started with other workers"),
         ([(Cluster(addresses, 0), 20.0, "8 GPUs"), (Cluster(addresses, 1), 20.0, "CPU")], "computes on"),
     ):
-        assert [message in str(error) for error in hold_meeting(calls)] == [True, True]
+        assert [message in str(error) for error in rendezvous(*calls)] == [True, True]
 
 
-def test_refuses_two_workers_with_the_same_index():
+def test_rejects_two_workers_with_the_same_index():
     # The second worker is imitated: on another machine, it could use the same port.
     addresses = free_addresses(2)
     hello = json.dumps({"workers": addresses, "index": 0, "devices": ""}).encode() + b"\n"
     with listening(addresses[1], answer=hello):
-        (error,) = hold_meeting([(Cluster(addresses, 0), 20.0)])
+        (error,) = rendezvous((Cluster(addresses, 0), 20.0))
     assert f"the worker at {addresses[1]} has the index 0; this worker has 0, and its index should be 1" in str(error)
 
 
@@ -172,8 +161,8 @@ def test_finds_dead_frozen_and_restarted_workers():
         listening(addresses[2]),  # frozen
         listening(addresses[4], answer=b'{"workers": []}\n'),  # started again, it waits for the others
     ):
-        assert find_unreachable_workers(Cluster(addresses, 0), 0.3) == (2, 3, 4)
-        assert find_unreachable_workers(Cluster(addresses, 3), 0.3) == (0, 2, 4)
+        assert lost_workers.find_unreachable_workers(Cluster(addresses, 0), 0.3) == (2, 3, 4)
+        assert lost_workers.find_unreachable_workers(Cluster(addresses, 3), 0.3) == (0, 2, 4)
 
 
 # Messages of TensorFlow 2.21.

@@ -1,49 +1,35 @@
-"""Loss scaling for float16."""
-
 import pytest
 import tensorflow as tf
 
 from keras_bert.training.loss_scale import DynamicLossScale
 
 
-def factors(scale, overflows):
-    found = []
-    for overflow in overflows:
-        scale.update(tf.constant(not overflow))
-        found.append(float(scale.factor))
-    return found
-
-
-def test_it_halves_at_an_overflow_and_doubles_after_a_while_without():
-    scale = DynamicLossScale(initial=16.0, growth_interval=3)
-    assert factors(scale, [0, 0, 1, 0, 0, 0, 0]) == [16.0, 16.0, 8.0, 8.0, 8.0, 16.0, 16.0]
-
-
-def test_it_does_not_fall_below_one():
-    scale = DynamicLossScale(initial=2.0)
-    assert factors(scale, [1, 1]) == [1.0, 1.0]
-
-
-def test_it_does_not_grow_without_end():
-    scale = DynamicLossScale(initial=2.0**23, growth_interval=1)
-    assert factors(scale, [0, 0, 0]) == [2.0**24] * 3
-
-
-def test_a_compiled_loop_has_the_same_factors():
-    overflows = tf.constant([False, True, False, False])
-    scale = DynamicLossScale(initial=8.0, growth_interval=2)
+@pytest.mark.parametrize(
+    ("initial", "growth_interval", "overflows", "factors"),
+    [
+        (16.0, 3, [0, 0, 1, 0, 0, 0, 0], [16.0, 16.0, 8.0, 8.0, 8.0, 16.0, 16.0]),
+        (2.0, 2000, [1, 1], [1.0, 1.0]),  # not below 1
+        (2.0**23, 1, [0, 0, 0], [2.0**24] * 3),  # not above 2**24
+    ],
+)
+def test_halves_after_an_overflow_and_doubles_after_steps_without(initial, growth_interval, overflows, factors):
+    eager, compiled = (DynamicLossScale(initial, growth_interval) for _ in range(2))
 
     @tf.function
     def run():
-        for overflow in overflows:
-            scale.update(~overflow)
+        for overflow in tf.constant(overflows) > 0:
+            compiled.update(~overflow)
 
+    for overflow, factor in zip(overflows, factors, strict=True):
+        eager.update(tf.constant(not overflow))
+        assert float(eager.factor) == factor
     run()
-    assert float(scale.factor) == 8.0  # 8, 4, 4, 8
+    assert float(compiled.factor) == factors[-1]
 
 
-def test_refusals():
-    with pytest.raises(ValueError, match="must be positive, got 0 and 2000"):
-        DynamicLossScale(initial=0)
-    with pytest.raises(ValueError, match=r"got 2\.0 and 0"):
-        DynamicLossScale(initial=2.0, growth_interval=0)
+@pytest.mark.parametrize(
+    ("initial", "interval", "message"), [(0, 2000, "must be positive, got 0 and 2000"), (2, 0, "got 2 and 0")]
+)
+def test_rejects_values_that_are_not_positive(initial, interval, message):
+    with pytest.raises(ValueError, match=message):
+        DynamicLossScale(initial, interval)

@@ -1,5 +1,3 @@
-"""Training gives the same weights on one device, on two logical devices, and on two workers."""
-
 import json
 import subprocess
 import sys
@@ -12,8 +10,8 @@ from keras_bert.training.strategy import make_strategy
 from tests.addresses import free_addresses
 from tests.forked import ForkedProgram
 from tests.tolerances import assert_close
+from tests.training.models import HAS_FLOAT16
 from tests.training.replicas_program import BATCH_SIZES, FACTOR, OVERFLOWING, collect_results
-from tests.training.tiny_model import HAS_FLOAT16
 
 pytestmark = pytest.mark.slow
 MODES = ("one", "mirrored", "worker0", "worker1")
@@ -34,7 +32,7 @@ def finish(process, output):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The results by mode: of the programs, and of training on one device here in the meantime."""
+    """The results by mode; training on one device runs in this process."""
     outputs = {mode: tmp_path_factory.mktemp("replicas") / f"{mode}.npz" for mode in STRATEGIES}
     addresses = ",".join(free_addresses(2))
     programs = {"mirrored": start("mirrored", outputs["mirrored"])}
@@ -81,7 +79,7 @@ def test_an_overflow_on_one_replica_skips_the_step_on_all(found, mode):
     assert found[mode]["float16/factor"] == FACTOR / 2 ** len(OVERFLOWING)
 
 
-def test_workers_with_data_of_different_length_end_together(found):
+def test_workers_with_different_amounts_of_data_end_together(found):
     for mode in found:
         assert found[mode]["uneven_shards/steps"] == 3
         assert found[mode]["uneven_shards/examples"] == 20
@@ -89,7 +87,7 @@ def test_workers_with_data_of_different_length_end_together(found):
 
 @pytest.mark.parametrize("mode", ["one", "mirrored", "worker0"])
 def test_dropout_does_not_depend_on_the_number_of_calls(found, mode):
-    np.testing.assert_array_equal(get_weights(found[mode], "dropout/0"), get_weights(found[mode], "dropout/1"))
+    np.testing.assert_array_equal(get_weights(found[mode], "dropout/1"), get_weights(found[mode], "dropout/2"))
 
 
 def test_replicas_draw_different_reproducible_masks(found):
@@ -102,14 +100,10 @@ def test_replicas_draw_different_reproducible_masks(found):
         np.testing.assert_array_equal(workers[replica]["masks/0/0"], first[replica])  # wherever the replica is
 
 
-def test_xla_with_static_shapes_as_on_a_tpu(found):
-    """On two replicas, with recomputed activations and gradient accumulation."""
-    weights = get_weights(found["mirrored"], "even"), get_weights(found["one"], "even")
-    assert_close(*weights, num_terms=sum(BATCH_SIZES), magnitude=1.0)
-
-
-def test_xla_with_uneven_batches(found):
-    weights = get_weights(found["mirrored"], "jit_two_terms"), get_weights(found["one"], "two_terms")
+@pytest.mark.parametrize(("name", "expected"), [("even", "even"), ("jit_two_terms", "two_terms")])
+def test_xla_compiles_static_shapes_and_uneven_batches(found, name, expected):
+    """With gradient accumulation; the static shapes, as on a TPU, also with gradient checkpointing."""
+    weights = get_weights(found["mirrored"], name), get_weights(found["one"], expected)
     assert_close(*weights, num_terms=sum(BATCH_SIZES), magnitude=1.0)
 
 
@@ -121,20 +115,15 @@ def test_custom_loop_with_the_optimizer(found):
     assert_close(get_weights(mirrored, "loop"), get_weights(one, "loop"), num_terms=128, magnitude=1.0)
 
 
-def test_a_nan_on_one_replica_changes_nothing(found):
-    assert "norm of the gradients is not finite" in str(found["mirrored"]["nan/message"])
-    assert found["mirrored"]["nan/change"] == 0.0
-
-
-def test_the_optimizer_must_be_built_before_replicas_use_it(found):
-    message = str(found["mirrored"]["before_build"])
-    assert "optimizer.build(trainable_variables) inside strategy.scope()" in message
+def test_errors_on_one_replica(found):
+    mirrored = found["mirrored"]
+    assert "norm of the gradients is not finite" in str(mirrored["nan/message"])
+    assert mirrored["nan/change"] == 0.0
+    assert "optimizer.build(trainable_variables) inside strategy.scope()" in str(mirrored["before_build"])
 
 
 def test_splits_a_cpu_into_logical_devices(found):
     mirrored = found["mirrored"]
     assert mirrored["replicas"] == 2
     assert list(mirrored["worker"]) == [0, 1] and mirrored["any_worker"]
-    message = "too late to split the CPU into 3 logical devices: TensorFlow has started with 2"
-    assert message in str(mirrored["split_again"])
     assert json.loads(str(mirrored["run_info"])) == {"strategy": "mirrored", "replicas": "2", "devices": "CPU 0, CPU 1"}

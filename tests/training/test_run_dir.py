@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,35 +20,28 @@ from tests.forked import ForkedProgram
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = {"learning_rate": 5e-5, "labels": ["a", "b"], "seed": None}
 TRAINING = """
-import sys, tensorflow as tf, keras_bert
+import sys, keras_bert
 from keras_bert.training import RunDirectory, Trainer, TrainerSettings
-encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-classifier = keras_bert.BertClassifier(encoder, labels=2)
-batch = {"token_ids": tf.constant([[2, 7, 3], [2, 8, 3]])}, tf.constant([0, 1])
+from tests.training.models import tiny_batches, tiny_model
 run = RunDirectory(sys.argv[1], {})
-trainer = Trainer(classifier, keras_bert.BertAdamW(1e-2), run, TrainerSettings(2), evaluate=lambda: {"loss": 1.0})
-trainer.train(tf.data.Dataset.from_tensors(batch).repeat())
+trainer = Trainer(tiny_model(), keras_bert.BertAdamW(), run, TrainerSettings(2), evaluate=lambda: {"loss": 1.0})
+trainer.train(tiny_batches())
 """
 
 
-def test_creates_a_folder_and_resumes_with_an_equal_configuration(tmp_path):
+def test_resumes_with_an_equal_configuration_and_rejects_another(tmp_path):
     folder = tmp_path / "runs" / "first"
     assert not RunDirectory(folder, CONFIGURATION).existed
-    assert read_configuration(folder) == CONFIGURATION
     assert RunDirectory(folder, {**CONFIGURATION, "labels": ("a", "b")}).existed
-
-
-def test_refuses_another_configuration_and_names_the_differences(tmp_path):
-    RunDirectory(tmp_path / "run", CONFIGURATION)
     with pytest.raises(FileExistsError) as error:
-        RunDirectory(tmp_path / "run", {"learning_rate": 3e-5, "labels": ["a", "b"], "epochs": 2})
+        RunDirectory(folder, {"learning_rate": 3e-5, "labels": ["a", "b"], "epochs": 2})
     assert "learning_rate is 3e-05, but 5e-05 in that run" in str(error.value)
     assert "epochs is 2, but None in that run" in str(error.value)
     assert "labels" not in str(error.value)
-    assert read_configuration(tmp_path / "run") == CONFIGURATION
+    assert read_configuration(folder) == CONFIGURATION
 
 
-def test_refuses_a_folder_with_other_files(tmp_path):
+def test_rejects_a_folder_with_other_files(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not touch")
     with pytest.raises(FileExistsError, match=r"is not the directory of a run \(it has no configuration.json\)"):
         RunDirectory(tmp_path, CONFIGURATION)
@@ -62,10 +56,7 @@ def test_appends_to_the_log_after_a_line_that_was_cut_off(tmp_path):
     run.log({"event": "train", "step": 2, "loss": float("nan")})
     with open(run.path / "log.jsonl", "a") as log:
         log.write('{"event": "tr')  # the process was killed here
-    assert run.read_log() == [
-        {"event": "train", "step": 1, "loss": 0.5},
-        {"event": "train", "step": 2, "loss": None},
-    ]
+    assert run.read_log() == [{"event": "train", "step": 1, "loss": 0.5}, {"event": "train", "step": 2, "loss": None}]
     run.log({"event": "resumed", "step": 2})
     assert run.read_log()[-1] == {"event": "resumed", "step": 2}
 
@@ -74,31 +65,25 @@ def test_ignores_leftovers_of_a_process_killed_at_the_start(tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / ".configuration.json.x1y2z3").write_text('{"learn')
     assert not RunDirectory(tmp_path, CONFIGURATION).existed
-    assert read_configuration(tmp_path) == CONFIGURATION
 
 
 @pytest.mark.slow
-def test_refuses_a_folder_until_the_other_process_ends(tmp_path):
-    code = (
-        "import sys; from keras_bert.training.run_dir import RunDirectory; "
-        f"run = RunDirectory({str(tmp_path / 'run')!r}, {CONFIGURATION!r}); print('open', flush=True); sys.stdin.read()"
-    )
-    pipe = subprocess.PIPE
-    process = ForkedProgram([sys.executable, "-c", code], cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
-    try:
-        assert process.stdout.readline() == "open\n"
-        with pytest.raises(BlockingIOError) as error:
-            RunDirectory(tmp_path / "run", CONFIGURATION)
-        message = str(error.value)
-        assert f"{tmp_path / 'run'} is in use by process {process.pid} on {socket.gethostname()} since 20" in message
-        assert "wait until that process has ended, or end it" in message
-        assert RunDirectory(tmp_path / "run", CONFIGURATION, writer=False).existed
-        process.kill()
-        process.wait()
-        assert RunDirectory(tmp_path / "run", CONFIGURATION).existed
-    finally:
-        process.kill()
-        process.communicate()
+def test_rejects_a_folder_until_the_other_process_ends(tmp_path):
+    code = f"import time, keras_bert.training as t; run = t.RunDirectory('.', {CONFIGURATION!r}); "
+    code += "print('open', flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", code]
+    with ForkedProgram(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "open\n"
+            with pytest.raises(BlockingIOError) as error:
+                RunDirectory(tmp_path, CONFIGURATION)
+            message = str(error.value)
+            assert f"{tmp_path} is in use by process {process.pid} on {socket.gethostname()} since 20" in message
+            assert "wait until that process has ended, or end it" in message
+            assert RunDirectory(tmp_path, CONFIGURATION, writer=False).existed
+        finally:
+            process.kill()
+    assert RunDirectory(tmp_path, CONFIGURATION).existed
 
 
 @pytest.mark.slow
@@ -111,7 +96,7 @@ def test_a_training_program_exits_without_ignored_exceptions(tmp_path):
 
 
 def is_locked(path):
-    """Whether another process could not lock the folder: a lock belongs to who opened the file, not to the process."""
+    """Whether other processes cannot lock the folder. (A lock belongs to an open file, not to its process.)"""
     with open(path / ".lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,10 +115,6 @@ def test_a_process_may_open_its_folder_several_times(tmp_path):
     del second
     gc.collect()
     assert not is_locked(tmp_path)
-    third = RunDirectory(tmp_path, CONFIGURATION)
-    assert is_locked(tmp_path)
-    third.close()
-    assert not is_locked(tmp_path)
 
 
 def test_the_owner_of_a_lock_may_be_unknown(tmp_path):
@@ -144,7 +125,7 @@ def test_the_owner_of_a_lock_may_be_unknown(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_does_not_lock_a_refused_folder(tmp_path, monkeypatch):
+def test_does_not_lock_a_rejected_folder(tmp_path, monkeypatch):
     def claim(folder):
         """Starts another run in the folder just before it is locked."""
         write_json(folder / "configuration.json", {"seed": 7}, overwrite=True)
@@ -158,16 +139,11 @@ def test_does_not_lock_a_refused_folder(tmp_path, monkeypatch):
     assert read_configuration(tmp_path) == {"seed": 7}
 
 
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EIO])
-def test_warns_on_file_systems_without_locks_and_raises_other_errors(tmp_path, monkeypatch, caplog, code):
-    def flock(handle, operation):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    if code == errno.EIO:
-        with pytest.raises(OSError, match="Input/output error"):
-            RunDirectory(tmp_path, CONFIGURATION)
-        return
+def test_warns_on_file_systems_without_locks_and_raises_other_errors(tmp_path, monkeypatch, caplog):
+    errors = [OSError(errno.EIO, "Input/output error"), OSError(errno.ENOLCK, "No locks available")]
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=errors))
+    with pytest.raises(OSError, match="Input/output error"):
+        RunDirectory(tmp_path, CONFIGURATION)
     with caplog.at_level(logging.WARNING, logger="absl"):
         RunDirectory(tmp_path, CONFIGURATION)
     assert f"{tmp_path} cannot be locked on this file system" in caplog.text

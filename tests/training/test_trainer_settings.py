@@ -23,6 +23,6 @@ def test_intervals_follow_from_the_length_of_the_run():
         ({"mean_loss_weights": {"loss": 0.0}}, "mean_loss_weights must be positive"),
     ],
 )
-def test_refuses_values_out_of_range(arguments, message):
+def test_rejects_values_out_of_range(arguments, message):
     with pytest.raises(ValueError, match=message):
         TrainerSettings(**{"num_train_steps": 9, **arguments})

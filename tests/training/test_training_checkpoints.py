@@ -1,15 +1,10 @@
-import hashlib
-import json
 import logging
 import os
 import random
 import re
 import resource
 import shutil
-import signal
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.training.training_checkpoints import TrainingCheckpoints
-from tests.forked import run as run_forked
 
-ROOT = Path(__file__).resolve().parents[2]
+NEWEST = "step_00000020"
+DATA = "variables.data-00000-of-00001"
 
 
 class ToyRun:
@@ -34,26 +29,25 @@ class ToyRun:
         self.scale = tf.Variable(0.0)
         self.first_row = 1000 * worker_index
         self.iterator = iter(tf.data.Dataset.counter(start=self.first_row)) if has_position else None
-        self.checkpoints = TrainingCheckpoints(
-            path, model, optimizer, extra=[self.scale], worker_index=worker_index, **arguments
-        )
+        arguments |= {"extra": [self.scale], "worker_index": worker_index}
+        self.checkpoints = TrainingCheckpoints(path, model, optimizer, **arguments)
         self.state = {"step": 0, "best_step": None, "note": "naïve"}
 
-    def train(self, steps=1, best=False):
-        for row in range(self.state["step"], self.state["step"] + steps):
+    def train_to(self, step, best=False):
+        for row in range(self.state["step"], step):
             assert self.iterator is None or int(next(self.iterator)) == self.first_row + row
-        self.state["step"] += steps
+        self.state["step"] = step
         for variable in [*self.variables, self.scale]:
-            variable.assign(tf.fill(variable.shape, float(self.state["step"])))
+            variable.assign(tf.fill(variable.shape, float(step)))
         if best:
-            self.state["best_step"] = self.state["step"]
+            self.state["best_step"] = step
             self.checkpoints.save_best(self.state)
 
     def save(self):
         self.checkpoints.save(self.iterator, self.state)
 
     def restore(self):
-        """Restores, and compares the variables with the state; `train` then compares the position in the data."""
+        """Restores, and compares the variables with the state; `train_to` then compares the position in the data."""
         state = self.checkpoints.restore(self.iterator)
         self.state = state or self.state
         assert set(self.values()) == {self.state["step"]}
@@ -66,7 +60,7 @@ class ToyRun:
 def trained(path, steps=(10, 20), best=(), **arguments):
     run = ToyRun(path, **arguments)
     for step in steps:
-        run.train(step - run.state["step"], best=step in best)
+        run.train_to(step, best=step in best)
         run.save()
     return run
 
@@ -85,47 +79,27 @@ def names(path):
     return sorted(file.name for file in path.iterdir())
 
 
-NEWEST = "step_00000020"
-DATA = "variables.data-00000-of-00001"
-
-
-def test_everything_is_restored(tmp_path):
-    trained(tmp_path, best=[10])
-    run = ToyRun(tmp_path)
+def test_restores_everything_or_nothing(tmp_path):
+    run = ToyRun(tmp_path / "run")
+    assert run.checkpoints.newest() is None
+    assert run.restore() is None
+    assert not (tmp_path / "run").exists()
+    trained(tmp_path / "run", best=[10])
     assert run.restore() == {"step": 20, "best_step": 10, "note": "naïve"}
     run.checkpoints.restore_best(10)
     assert set(run.values()[:24]) == {10} and set(run.values()[24:]) == {20}  # of the model's alone
-    run.train()
+    run.train_to(21)
 
 
-def test_no_checkpoint(tmp_path):
-    run = ToyRun(tmp_path / "none")
-    assert run.checkpoints.newest() is None
-    assert run.restore() is None
-    assert not (tmp_path / "none").exists()
-
-
-def test_the_manifest_names_every_other_file(tmp_path):
-    trained(tmp_path)
-    files = json.loads((tmp_path / NEWEST / "manifest.json").read_text())["files"]
-    assert sorted([*files, "manifest.json"]) == names(tmp_path / NEWEST)
-    for name, description in files.items():
-        contents = (tmp_path / NEWEST / name).read_bytes()
-        assert description == {"bytes": len(contents), "sha256": hashlib.sha256(contents).hexdigest()}
-
-
+UNUSABLE = "manifest.json cannot be used"
 DAMAGES = {
     "truncated": (DATA, truncate, f"{DATA} has .* bytes, but was written with"),
     "flipped": (DATA, flip, rf"{DATA} changed after it was written \(SHA-256\)"),
     "missing": ("variables.index", Path.unlink, "variables.index is missing"),
     "a folder": (DATA, lambda file: (file.unlink(), file.mkdir()), f"{DATA} "),
     "no manifest": ("manifest.json", Path.unlink, "manifest.json is missing"),
-    "empty manifest": ("manifest.json", lambda file: file.write_text(""), "manifest.json cannot be used"),
-    "other JSON": (
-        "manifest.json",
-        lambda file: file.write_text("1"),
-        "manifest.json cannot be used: its contents changed",
-    ),
+    "empty manifest": ("manifest.json", lambda file: file.write_text(""), UNUSABLE),
+    "other JSON": ("manifest.json", lambda file: file.write_text("1"), f"{UNUSABLE}: its contents changed"),
 }
 
 
@@ -139,7 +113,7 @@ def test_skips_a_damaged_checkpoint(tmp_path, caplog, name, damage, message):
     (record,) = caplog.records
     assert re.match(f"skipping the damaged checkpoint {tmp_path / NEWEST}: {message}", record.getMessage())
     assert run.checkpoints.newest() == 10
-    run.train()
+    run.train_to(11)
 
 
 def test_restores_nothing_if_all_are_damaged(tmp_path):
@@ -188,7 +162,7 @@ def test_saves_a_damaged_step_again(tmp_path, caplog):
     run = ToyRun(tmp_path)
     run.restore()
     run.checkpoints.restore_best(10)  # named by the older one
-    run.train(10, best=True)
+    run.train_to(20, best=True)
     run.save()
     assert run.checkpoints.newest() == 20
     caplog.clear()
@@ -205,7 +179,7 @@ def test_damaged_checkpoints_do_not_count_as_kept(tmp_path, known):
     run = ToyRun(tmp_path, keep=2)
     if known:
         assert run.restore()["step"] == 10
-    run.train(25 - run.state["step"])
+    run.train_to(25)
     run.state["best_step"] = 10
     run.save()
     assert names(tmp_path) == ["best_00000010", "step_00000010", "step_00000025"]
@@ -222,19 +196,18 @@ def test_keeps_what_was_just_saved(tmp_path):
 def test_keeps_best_weights_that_a_checkpoint_refers_to(tmp_path):
     run = trained(tmp_path, steps=(10, 20, 30), best=[10, 20])
     assert names(tmp_path) == ["best_00000020", "step_00000020", "step_00000030"]
-    run.train(10, best=True)
+    run.train_to(40, best=True)
     assert names(tmp_path) == ["best_00000020", "best_00000040", "step_00000020", "step_00000030"]
     run.save()
     run.checkpoints.restore_best(20)
     assert set(run.values()[:24]) == {20}
 
 
-def test_a_damaged_or_missing_best(tmp_path, caplog):
+def test_rejects_damaged_or_missing_best_weights(tmp_path, caplog):
     run = trained(tmp_path, best=[10])
     truncate(tmp_path / "best_00000010" / DATA)
-    with pytest.raises(
-        ValueError, match=r"cannot restore the best weights from .*best_00000010: variables.data.*Restore the"
-    ):
+    message = r"cannot restore the best weights from .*best_00000010: variables.data.*Restore the"
+    with pytest.raises(ValueError, match=message):
         run.checkpoints.restore_best(10)
     assert set(run.values()) == {20}
     with caplog.at_level(logging.WARNING, logger="absl"):
@@ -249,23 +222,14 @@ def test_deletes_leftovers_of_killed_processes(tmp_path):
     shutil.copytree(tmp_path / NEWEST, tmp_path / "unfinished_step_00000030")
     shutil.copytree(tmp_path / NEWEST, tmp_path / "replaced_step_00000020")
     assert run.checkpoints.newest() == 20
-    run.train(best=True)
+    run.train_to(21, best=True)
     assert names(tmp_path) == ["best_00000021", "step_00000010", "step_00000020"]
 
 
 def test_flushes_files_to_disk_before_the_rename(tmp_path, monkeypatch):
-    events, fsync, rename = [], os.fsync, os.rename
-
-    def note_fsync(handle):
-        events.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
-        fsync(handle)
-
-    def note_rename(source, target):
-        events.append("renamed")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "fsync", note_fsync)
-    monkeypatch.setattr(os, "rename", note_rename)
+    events, rename = [], os.rename
+    monkeypatch.setattr(os, "fsync", lambda handle: events.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name))
+    monkeypatch.setattr(os, "rename", lambda *paths: (events.append("renamed"), rename(*paths)))
     trained(tmp_path / "checkpoints", steps=[20])
     renamed = events.index("renamed")
     assert events[0] == tmp_path.name  # in which the folder of the checkpoints is new
@@ -278,7 +242,7 @@ class Killed(BaseException):
 
 
 def stop_all_changes(patch, after):
-    """After some calls that change the disk, the others raise, also those that would clean up."""
+    """After some calls that change the disk, all others raise, including those that would clean up."""
     left = iter(range(after))
 
     def patched(call):
@@ -305,22 +269,44 @@ def test_a_crash_at_any_moment_leaves_a_sound_checkpoint(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             left = stop_all_changes(patch, calls)
             try:
-                for step in (20, 30):  # the first is there already
-                    run.train(step - run.state["step"], best=True)
+                for step in (20, 30):  # the first exists already
+                    run.train_to(step, best=True)
                     run.save()
                     finished = step
             except Killed:
                 pass
         again = ToyRun(path, **arguments)
         assert again.checkpoints.newest() >= finished
-        assert again.restore()["step"] in (20, 30)
+        step = again.restore()["step"]
+        assert step in (20, 30)
         again.checkpoints.restore_best(again.state["best_step"])
-        again.train(10, best=True)
+        again.train_to(step + 10, best=True)
         again.save()
-        assert [name[-2:] for name in names(path)] == 2 * [str(again.state["step"])]  # a best, a step, no leftovers
+        assert [name[-2:] for name in names(path)] == 2 * [str(step + 10)]  # a best, a step, no leftovers
         if finished == 30 and next(left, None) is not None:
             break
     assert calls > 30
+
+
+@pytest.mark.parametrize("limit", [0, 150, 1_000, 20_000])
+def test_a_full_disk_is_an_error_and_older_checkpoints_remain(tmp_path, limit):
+    """Files may not grow beyond a limit; writing fails as on a full disk."""
+    run = trained(tmp_path, shape=(100, 100), best=[10])
+    run.train_to(30)
+    for name, save in {"step_00000030": run.save, "best_00000030": lambda: run.train_to(30, best=True)}.items():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            with pytest.raises(OSError) as error:
+                save()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        run.state["best_step"] = 10
+        assert f"the checkpoint {tmp_path / name} could not be written: " in str(error.value)
+        assert "File too large. The newest is still of step 20. Free space or fix" in str(error.value)
+        assert names(tmp_path) == ["best_00000010", "step_00000010", "step_00000020"]
+        assert ToyRun(tmp_path, shape=(100, 100)).restore()["step"] == 20
+    run.save()
+    assert ToyRun(tmp_path, shape=(100, 100)).restore()["step"] == 30
 
 
 def test_a_state_that_is_not_json_leaves_nothing(tmp_path):
@@ -331,7 +317,7 @@ def test_a_state_that_is_not_json_leaves_nothing(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_input_whose_position_cannot_be_saved(tmp_path):
+def test_rejects_an_input_whose_position_cannot_be_saved(tmp_path):
     run = trained(tmp_path)
     run.iterator = iter(tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int32)))
     run.state["step"] = 30
@@ -363,7 +349,7 @@ def as_workers(number, work, path, **arguments):
 
 def train_as_worker(run, index):
     run.restore()
-    run.train(10, best=True)
+    run.train_to(run.state["step"] + 10, best=True)
     run.state["worker"] = index
     run.save()
     return run.state
@@ -381,20 +367,17 @@ def test_workers_share_a_folder_and_save_their_own_positions(tmp_path):
     assert as_workers(2, lambda run, index: run.restore()["step"], tmp_path) == [20, 20]
 
 
-def test_refuses_another_number_of_workers(tmp_path):
-    as_workers(2, train_as_worker, tmp_path)
-    run = ToyRun(tmp_path)
+def test_number_of_workers_may_change_only_without_positions(tmp_path):
+    as_workers(2, train_as_worker, tmp_path / "positions")
+    run = ToyRun(tmp_path / "positions")
     with pytest.raises(ValueError, match=r"saved by 2 workers.*there are 1 now\. Start 2 again"):
         run.restore()
     assert set(run.values()) == {0}
-
-
-def test_without_positions_the_number_of_workers_may_change(tmp_path):
     as_workers(2, train_as_worker, tmp_path / "none", has_position=False)
     assert as_workers(3, lambda run, _: run.restore()["step"], tmp_path / "none", has_position=False) == [10] * 3
 
 
-def test_refuses_a_position_from_only_some_workers(tmp_path):
+def test_rejects_a_position_from_only_some_workers(tmp_path):
     barrier = threading.Barrier(2, timeout=20)
     chief = ToyRun(tmp_path, num_workers=2, barrier=barrier.wait, has_position=False)
     worker = ToyRun(tmp_path, worker_index=1, num_workers=2, barrier=barrier.wait)
@@ -417,85 +400,6 @@ def test_refuses_a_position_from_only_some_workers(tmp_path):
         ({"num_workers": 2}, "2 workers need a barrier"),
     ],
 )
-def test_refuses_arguments_out_of_range(tmp_path, arguments, message):
+def test_rejects_invalid_arguments(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         ToyRun(tmp_path, **arguments)
-
-
-def program(function, *arguments):
-    code = f"from tests.training.test_training_checkpoints import {function}; {function}(*{arguments!r})"
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    return run_forked([sys.executable, "-c", code], cwd=ROOT, env=environment)
-
-
-def save_on_a_full_disk(path):
-    """Writes files that may not grow beyond a limit, which the system answers as it does where a disk is full."""
-    run = trained(Path(path), shape=(100, 100), best=[10])
-    run.train(10)
-    for limit in (0, 150, 1_000, 20_000):
-        for save in (run.save, lambda: run.train(0, best=True)):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-            try:
-                save()
-                message = "saved"
-            except OSError as error:
-                message = str(error)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            run.state["best_step"] = 10
-            print(json.dumps([message, names(Path(path))]))
-            ToyRun(Path(path), shape=(100, 100)).restore()
-    run.save()
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_an_error_and_older_checkpoints_remain(tmp_path):
-    answer = program("save_on_a_full_disk", str(tmp_path))
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    outcomes = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert len(outcomes) == 8
-    for (message, files), name in zip(outcomes, 4 * ["step_00000030", "best_00000030"], strict=True):
-        assert f"the checkpoint {tmp_path / name} could not be written: " in message
-        assert "File too large. The newest is still of step 20. Free space or fix" in message
-        assert files == ["best_00000010", "step_00000010", "step_00000020"]
-    assert ToyRun(tmp_path, shape=(100, 100)).restore()["step"] == 30
-
-
-def save_until_killed(path, begun):
-    run = ToyRun(Path(path), shape=(50, 50))
-    run.restore()
-    if run.state["best_step"]:
-        run.checkpoints.restore_best(run.state["best_step"])
-        assert set(run.values()[:5000]) == {run.state["best_step"]}
-    while True:
-        run.train(best=run.state["step"] % 3 == 0)
-        run.save()
-        if begun is not None:
-            os.write(begun, b".")
-            begun = None
-
-
-def kill_often(path, seed):
-    """Kills processes that save; each begins with what the one before left. TensorFlow does not run in their parent."""
-    generator, steps = random.Random(seed), []
-    for _ in range(8):
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            save_until_killed(path, write)
-        os.close(write)
-        assert os.read(read, 1), "a process could not go on from what the last one left"
-        time.sleep(generator.uniform(0, 0.2))
-        os.kill(child, signal.SIGKILL)
-        os.close(read)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        steps.append(max([int(name[-8:]) for name in names(Path(path)) if name.startswith("step_")], default=0))
-    print(json.dumps(steps))
-
-
-@pytest.mark.slow
-def test_after_sigkill_at_random_moments_the_newest_checkpoint_is_sound(tmp_path):
-    answer = program("kill_often", str(tmp_path / "run"), 1)
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    steps = json.loads(answer.stdout)
-    assert steps == sorted(set(steps)), steps
-    assert ToyRun(tmp_path / "run", shape=(50, 50)).restore()["step"] == steps[-1]

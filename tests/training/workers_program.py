@@ -30,26 +30,25 @@ def report(**values):
     print(json.dumps(values), flush=True)
 
 
-def meet(strategy):
+def communicate(strategy):
     """Communicates with the other worker, and reports the results."""
     index, _ = get_worker(strategy)
     if index == 0:
         time.sleep(1.0)
     before = time.time()
     worker_barrier(strategy)
+    waited = [before, time.time()]
 
     @tf.function
     def add():
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(index + 1.0)))
 
-    sums = [float(add()) for _ in range(3)]
     report(
-        index=index,
         is_chief=is_chief(strategy),
-        waited=[before, time.time()],
-        sums=sums,
+        waited=waited,
+        sums=[float(add()) for _ in range(3)],
         any_worker=[any_worker(strategy, index == 1), any_worker(strategy, False)],
-        broadcast_from_chief=broadcast_from_chief(strategy, [0.1 + index, float("inf")] if index == 0 else [7.0, 7.0]),
+        broadcast_from_chief=broadcast_from_chief(strategy, [7.0, 7.0] if index else [0.1, float("inf")]),
         run_info=describe_strategy(strategy),
     )
     worker_barrier(strategy)
@@ -69,7 +68,7 @@ def main(addresses, index, lost, number, busy=False):
     cluster = Cluster(tuple(addresses.split(",")), int(index))
     strategy = make_strategy("multi_worker", cluster=cluster, start_timeout_seconds=60)
     with watch_workers(get_cluster(strategy)):
-        meet(strategy)
+        communicate(strategy)
         end(strategy, int(lost), int(number), busy)
 
 
