@@ -1,6 +1,6 @@
-"""Scores on one device and on two logical devices, as a line of JSON; `test_keras_metrics.py` runs this program.
+"""Prints scores on one device and on two logical devices as JSON; run by `test_keras_metrics.py`.
 
-It is a process of its own because logical devices can only be created before TensorFlow starts.
+A separate program because logical devices can only be created before TensorFlow starts.
 """
 
 import json
@@ -38,24 +38,22 @@ def update_directly(strategy):
     with strategy.scope():
         class_metrics = [MatthewsCorrelation(2), F1Score(), F1Score(2, "weighted")]
         value_metrics = [PearsonCorrelation(), SpearmanCorrelation()]
+    metrics = [*class_metrics, *value_metrics]
     dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((labels, logits)).batch(8))
 
-    @tf.function
-    def step(batch):
-        def update(labels, logits):
-            for metric in class_metrics:
-                metric.update_state(labels, logits)
-            for metric in value_metrics:
-                metric.update_state(logits[:, 0], logits[:, 1])
+    def update(labels, logits):
+        for metric in class_metrics:
+            metric.update_state(labels, logits)
+        for metric in value_metrics:
+            metric.update_state(logits[:, 0], logits[:, 1])
 
-        strategy.run(update, batch)
-
+    step = tf.function(lambda batch: strategy.run(update, batch))
     for _ in range(2):
-        for metric in (*class_metrics, *value_metrics):
+        for metric in metrics:
             metric.reset_state()
         for batch in dataset:
             step(batch)
-    return {metric.name: float(metric.result()) for metric in (*class_metrics, *value_metrics)}
+    return {metric.name: float(metric.result()) for metric in metrics}
 
 
 if __name__ == "__main__":

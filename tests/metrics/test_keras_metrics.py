@@ -39,14 +39,6 @@ def random_classes(number, num_classes, seed=0):
     return labels, logits
 
 
-@pytest.fixture(scope="module")
-def golden(shared):
-    def read(name):
-        return json.loads((shared / "golden" / "metrics" / f"{name}.json").read_text())["cases"]
-
-    return read
-
-
 def test_class_scores_equal_the_golden_ones(golden):
     for case in golden("classification"):
         number, labels = case["num_classes"], np.array(case["labels"])
@@ -79,9 +71,8 @@ def test_class_scores_use_weights(num_classes):
     assert feed(MatthewsCorrelation(num_classes), labels, logits, weights) == pytest.approx(expected, abs=1e-12)
     for average in AVERAGES:
         expected = f1_score(labels, predictions, average=average, sample_weight=weights)
-        assert feed(F1Score(num_classes, average), labels, logits, weights[:, None]) == pytest.approx(
-            expected, abs=1e-12
-        )
+        found = feed(F1Score(num_classes, average), labels, logits, weights[:, None])
+        assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_undefined_score_is_0_with_fractional_weights():
@@ -119,9 +110,6 @@ def test_pearson_uses_weights():
     covariance = np.cov(x, y, aweights=weights)
     expected = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
     assert feed(PearsonCorrelation(), x, y, weights) == pytest.approx(expected, abs=1e-12)
-    doubled = np.repeat(np.arange(50), np.arange(50) % 3)
-    found = feed(PearsonCorrelation(), x, y, np.arange(50) % 3)
-    assert found == pytest.approx(pearsonr(x[doubled], y[doubled]).statistic, abs=1e-12)
 
 
 def test_pearson_of_large_values_with_a_small_spread():
@@ -142,27 +130,14 @@ def test_undefined_correlations_are_nan(metric):
     assert np.isnan(feed(metric(), changing, np.full(9, 0.1), batch_size=2))
     assert np.isnan(feed(metric(), np.full(9, 0.1, "float32"), changing, batch_size=2))
     assert np.isnan(feed(metric(), changing, np.where(changing == 4, np.nan, changing), batch_size=2))
+    if metric is PearsonCorrelation:  # values without weight do not count
+        assert np.isnan(feed(metric(), np.arange(4.0), np.array([0.1, 0.1, 0.1, 7.0]), np.array([1.0, 1.0, 1.0, 0.0])))
 
 
-def test_pearson_ignores_values_without_weight():
-    found = feed(PearsonCorrelation(), np.arange(4.0), np.array([0.1, 0.1, 0.1, 7.0]), np.array([1.0, 1.0, 1.0, 0.0]))
-    assert np.isnan(found)
-
-
-def test_spearman_of_many_ties():
-    random = np.random.default_rng(0)
-    x = random.integers(0, 25, 5000) / 5
-    y = np.round(x + random.standard_normal(5000), 1).astype("float32")
-    assert feed(SpearmanCorrelation(), x, y, batch_size=64) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
-
-
-def test_spearman_refuses_weights():
-    with pytest.raises(ValueError, match=r"ranks have no weights.*not in weighted_metrics"):
-        SpearmanCorrelation().update_state([1.0, 2.0], [1.0, 2.0], sample_weight=[1.0, 1.0])
-
-
-def test_spearman_refuses_xla():
+def test_spearman_rejects_weights_and_xla():
     metric = SpearmanCorrelation()
+    with pytest.raises(ValueError, match=r"ranks have no weights.*not in weighted_metrics"):
+        metric.update_state([1.0, 2.0], [1.0, 2.0], sample_weight=[1.0, 1.0])
     compiled = tf.function(lambda x: metric(x, x), jit_compile=True)
     with pytest.raises(ValueError, match="jit_compile=False"):
         compiled(tf.constant([1.0, 2.0]))
@@ -171,38 +146,34 @@ def test_spearman_refuses_xla():
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_other_metrics_run_in_a_graph(jit_compile):
     labels, logits = random_classes(40, 2)
-    values = logits[:, 1]
-    metrics = [MatthewsCorrelation(2), F1Score(), F1Score(2, "macro")]
-    pearson = PearsonCorrelation()
+    metrics = [MatthewsCorrelation(2), F1Score(), F1Score(2, "macro"), PearsonCorrelation()]
 
     @tf.function(jit_compile=jit_compile, reduce_retracing=True)
     def step(labels, logits):
-        for metric in metrics:
+        for metric in metrics[:3]:
             metric.update_state(labels, logits)
-        pearson.update_state(tf.cast(labels, tf.float32), logits[:, 1])
+        metrics[3].update_state(tf.cast(labels, tf.float32), logits[:, 1])
 
     for start in (0, 16, 32):
         step(tf.constant(labels[start : start + 16]), tf.constant(logits[start : start + 16]))
     predictions = logits.argmax(1)
-    assert float(metrics[0].result()) == pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-12)
-    assert float(metrics[1].result()) == pytest.approx(f1_score(labels, predictions), abs=1e-12)
-    assert float(metrics[2].result()) == pytest.approx(f1_score(labels, predictions, average="macro"), abs=1e-12)
-    assert float(pearson.result()) == pytest.approx(pearsonr(labels, values.astype("float64")).statistic, abs=1e-12)
+    expected = [matthews_corrcoef(labels, predictions), f1_score(labels, predictions)]
+    expected.append(f1_score(labels, predictions, average="macro"))
+    expected.append(pearsonr(labels, logits[:, 1].astype("float64")).statistic)
+    assert [float(metric.result()) for metric in metrics] == pytest.approx(expected, abs=1e-12)
 
 
 def test_scores_of_fit_are_those_of_all_predictions():
-    texts, labels = toy_reviews(45)
     held_out = toy_reviews(23, seed=1)
     classifier = toy_classifier()
     classifier.compile(keras_bert.BertAdamW(3e-3), metrics=["accuracy", MatthewsCorrelation(2), F1Score(2, "macro")])
-    history = classifier.fit(texts, labels, batch_size=10, epochs=2, verbose=0, validation_data=held_out).history
+    history = classifier.fit(*toy_reviews(45), batch_size=10, epochs=2, verbose=0, validation_data=held_out).history
     true = classifier.encode_labels(held_out[1])
     predictions = classifier.predict(held_out[0], verbose=0).argmax(1)
+    macro = pytest.approx(f1_score(true, predictions, average="macro"), abs=1e-12)
     assert history["val_matthews_correlation"][-1] == pytest.approx(matthews_corrcoef(true, predictions), abs=1e-12)
-    macro = f1_score(true, predictions, average="macro")
-    assert history["val_macro_f1"][-1] == pytest.approx(macro, abs=1e-12)
-    evaluation = classifier.evaluate(*held_out, batch_size=10, verbose=0, return_dict=True)
-    assert evaluation["macro_f1"] == pytest.approx(macro, abs=1e-12)
+    assert history["val_macro_f1"][-1] == macro
+    assert classifier.evaluate(*held_out, batch_size=10, verbose=0, return_dict=True)["macro_f1"] == macro
     assert len(set(history["matthews_correlation"])) > 1  # reset after every epoch
 
 
@@ -235,38 +206,27 @@ def test_weighted_metrics_get_the_weights():
     assert found["f1"] == pytest.approx(expected, abs=1e-6)  # Keras converts the weights to float32
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [
-        MatthewsCorrelation(3, name="mine"),
-        F1Score(4, "micro", multi_label=True),
-        PearsonCorrelation(),
-        SpearmanCorrelation(name="rank"),
-    ],
-)
-def test_config_round_trip(metric):
+def test_config_round_trip():
     assert [F1Score().name, F1Score(2, "macro").name] == ["f1", "macro_f1"]
-    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
-    assert type(copy) is type(metric)
-    assert copy.get_config() == metric.get_config()
+    metrics = [MatthewsCorrelation(3, name="mine"), F1Score(4, "micro", multi_label=True), PearsonCorrelation()]
+    for metric in (*metrics, SpearmanCorrelation(name="rank")):
+        copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+        assert type(copy) is type(metric)
+        assert copy.get_config() == metric.get_config()
 
 
 @pytest.mark.parametrize(
     ("metric", "labels", "outputs", "message"),
     [
-        (
-            MatthewsCorrelation(2),
-            [0, 1],
-            [[1.0, 0.0, 0.0]] * 2,
-            r"logits \[batch, 2\]; got the shapes \(2,\) and \(2, 3\)",
-        ),
+        (MatthewsCorrelation(2), [0, 1], np.ones([2, 3]), r"logits \[batch, 2\]; got the shapes \(2,\) and \(2, 3\)"),
         (F1Score(), [[0, 1]], [[1.0, 0.0]], "multi_label=True"),
         (F1Score(2, "macro", multi_label=True), [0, 1], [[1.0, 0.0]] * 2, r"zeros and ones \[batch, 2\]"),
         (PearsonCorrelation(), [[0.0, 1.0]], [[1.0, 0.0]], "regression with one output"),
         (SpearmanCorrelation(), [[0.0]], [[1.0, 0.0]], "regression with one output"),
+        (TokenAccuracy(), [0, 1], np.zeros([2, 3]), r"got the shapes \(2,\) and \(2, 3\)"),
     ],
 )
-def test_invalid_shapes_are_refused(metric, labels, outputs, message):
+def test_rejects_invalid_shapes(metric, labels, outputs, message):
     with pytest.raises(ValueError, match=message):
         metric.update_state(np.array(labels), np.array(outputs))
 
@@ -279,13 +239,13 @@ def test_invalid_shapes_are_refused(metric, labels, outputs, message):
         (lambda: MatthewsCorrelation(1), "num_classes must be an int of at least 2; got 1"),
     ],
 )
-def test_invalid_arguments_are_refused(make, message):
+def test_rejects_invalid_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.slow
-def test_two_replicas_score_as_one_device():
+def test_scores_on_two_replicas_equal_those_on_one_device():
     program = [sys.executable, "-m", "tests.metrics.replicated_program"]
     run = run_forked(program, cwd=Path(__file__).parents[2])
     assert run.returncode == 0, run.stderr[-3000:]
@@ -305,5 +265,3 @@ def test_token_accuracy_ignores_tokens_without_a_label():
     expected = (is_right * counted).sum() / counted.sum()
     assert feed(TokenAccuracy(), labels, logits, weights) == pytest.approx(expected, abs=1e-12)
     assert feed(TokenAccuracy(), np.full([2, 3], -1), np.zeros([2, 3, 4])) == 0
-    with pytest.raises(ValueError, match=r"got the shapes \(2,\) and \(2, 3\)"):
-        TokenAccuracy().update_state([0, 1], np.zeros([2, 3]))
