@@ -11,13 +11,15 @@ from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
 
 
-def test_values_are_converted_to_the_declared_types():
+def test_values_have_the_declared_types_and_are_frozen():
     recipe = FineTuningRecipe(init_checkpoint=Path("bert"), epochs=2, learning_rate=[1e-3, 1e-4], num_seeds=2)
     assert recipe.init_checkpoint == "bert"
     assert isinstance(recipe.epochs, float)
     assert recipe.learning_rate == (1e-3, 1e-4)
     trials = [(trial.learning_rate, trial.seeds) for trial in recipe.trials()]
     assert trials == [(1e-3, (1,)), (1e-3, (2,)), (1e-4, (1,)), (1e-4, (2,))]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.epochs = 5
 
 
 def test_recipe_is_equal_to_what_a_run_recorded():
@@ -33,8 +35,15 @@ def test_files_are_not_recorded():
     assert "size" not in PretrainingRecipe(size="tiny").configuration()
 
 
+DATA = {"vocab_file": "v"}
+TEXT = {**DATA, "text_files": ("a",)}
+INSTANCES = {**DATA, "instance_files": ("a",)}
+MASKING = "mask_token_rate has no effect without text_files"
+EVALUATION = "evaluate_every has no effect without eval_text_files or eval_instance_files"
+
+
 @pytest.mark.parametrize(
-    ("settings", "given", "error", "message"),
+    ("settings", "values", "error", "message"),
     [
         (FineTuningRecipe, {"epochs": "3"}, TypeError, "epochs must be float, got '3'"),
         (FineTuningRecipe, {"batch_size": True}, TypeError, "batch_size must be int, got True"),
@@ -47,27 +56,12 @@ def test_files_are_not_recorded():
         (PretrainingRecipe, {"phase": ("128:0:8",)}, ValueError, "must be LENGTH:STEPS:ROWS"),
         (PretrainingRecipe, {"phase": ()}, ValueError, "at least one"),
         (PretrainingRecipe, {"size": "tiny", "init_checkpoint": "x"}, ValueError, "both give the size of the model"),
-        (PretrainingData, {"vocab_file": "v"}, ValueError, "text_files or instance_files must be given"),
-        (
-            PretrainingData,
-            {"vocab_file": "v", "instance_files": ("a",), "mask_token_rate": 0.5},
-            ValueError,
-            "mask_token_rate has no effect without text_files",
-        ),
-        (
-            PretrainingData,
-            {"vocab_file": "v", "text_files": ("a",), "evaluate_every": 5},
-            ValueError,
-            "evaluate_every has no effect without eval_text_files or eval_instance_files",
-        ),
+        (PretrainingData, DATA, ValueError, "text_files or instance_files must be given"),
+        (PretrainingData, {**INSTANCES, "mask_token_rate": 0.5}, ValueError, MASKING),
+        (PretrainingData, {**TEXT, "evaluate_every": 5}, ValueError, EVALUATION),
     ],
 )
-def test_wrong_values_are_refused_by_name(settings, given, error, message):
+def test_rejects_wrong_values_by_name(settings, values, error, message):
     with pytest.raises(error) as raised:
-        settings(**given)
+        settings(**values)
     assert message in str(raised.value)
-
-
-def test_settings_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        FineTuningRecipe().epochs = 5

@@ -27,24 +27,16 @@ def test_trains_with_every_rate_and_seed_and_skips_finished_trials(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_trials(tmp_path / "run", recipe, train)
     trials = run_trials(tmp_path / "run", recipe, train)
-    assert calls == [
-        "learning_rate_5e-05_seed_1",
-        "learning_rate_5e-05_seed_2",
-        "learning_rate_3e-05_seed_1",
-        "learning_rate_3e-05_seed_1",
-        "learning_rate_3e-05_seed_2",
-    ]
-    assert [(trial["learning_rate"], trial["seed"]) for trial in trials] == [(5e-5, 1), (5e-5, 2), (3e-5, 1), (3e-5, 2)]
+    grid = [(5e-5, 1), (5e-5, 2), (3e-5, 1), (3e-5, 2)]
+    names = [f"learning_rate_{rate}_seed_{seed}" for rate, seed in grid]
+    assert calls == [*names[:3], *names[2:]]
+    assert [(trial["learning_rate"], trial["seed"]) for trial in trials] == grid
     assert trials[2]["folder"] == "trials/learning_rate_3e-05_seed_1"
 
 
-def test_single_trial_uses_the_folder_of_the_run(tmp_path):
+def test_folder_of_a_single_trial_is_that_of_the_run_and_of_no_other_grid(tmp_path):
     (trial,) = run_trials(tmp_path / "run", SINGLE, lambda run, recipe: {"score": 1.0})
     assert trial["folder"] == "."
-
-
-def test_folder_of_another_grid_is_refused(tmp_path):
-    run_trials(tmp_path / "run", SINGLE, lambda run, recipe: {"score": 1.0})
     with pytest.raises(FileExistsError, match="learning_rate"):
         run_trials(tmp_path / "run", FineTuningRecipe(learning_rate=(1e-4, 1e-5)), None)
 
@@ -64,22 +56,15 @@ def test_summarizes_scores_by_learning_rate():
 
 def test_scores_that_are_not_numbers_are_counted_and_not_averaged(tmp_path):
     recipe = FineTuningRecipe(num_seeds=2)
-    trials = run_trials(
-        tmp_path / "run", recipe, lambda run, recipe: {"score": math.nan if recipe.seed == 1 else 0.5, "best_step": 3}
-    )
+    scores = {1: math.nan, 2: 0.5}
+    trials = run_trials(tmp_path / "run", recipe, lambda run, recipe: {"score": scores[recipe.seed], "best_step": 3})
     assert [trial["score"] for trial in trials] == [None, 0.5]
     assert best_trial(trials)["seed"] == 2
     (summary,) = summarize_trials(trials)
     assert (summary["trials"], summary["without_score"], summary["mean"]) == (2, 1, 0.5)
     assert summarize_trials(trials[:1])[0]["maximum"] is None
-    results = {
-        "trials": trials,
-        "best": trials[1],
-        "score": "dev/f1",
-        "model": "m",
-        "predictions": [],
-        "saved_model": [],
-    }
+    results = {"trials": trials, "best": trials[1], "score": "dev/f1", "model": "m"}
+    results |= {"predictions": [], "saved_model": []}
     assert format_results(results).splitlines() == [
         "learning rate    seed  best step  dev/f1",
         "5e-05               1          3  not a number",
