@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.addresses import free_addresses
 from tests.tasks.programs import Program
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
@@ -16,52 +17,57 @@ def toy_checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def toy_glue(tmp_path_factory):
-    """GLUE's folder with toy versions of SST-2, RTE, MNLI, STS-B and AX in their file forms."""
+    """GLUE's folder with toy versions of SST-2, RTE, MNLI, STS-B and AX."""
     root = tmp_path_factory.mktemp("glue")
 
-    def write(file, *lines):
+    def write(file, header, rows):
         (root / file).parent.mkdir(exist_ok=True)
+        lines = [header, *("\t".join(map(str, row)) for row in rows)]
         (root / file).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
     texts, names = toy_reviews(200)
     good = [int(name == "positive") for name in names]
-    pairs = list(zip(texts, texts[1:] + texts[:1], strict=True))
+    pairs = [(i, texts[i], texts[(i + 1) % 200]) for i in range(200)]
+    pair_header = "index\tsentence1\tsentence2"
     for split, rows in {"train": range(160), "dev": range(160, 200)}.items():
-        write(f"SST-2/{split}.tsv", "sentence\tlabel", *(f"{texts[i]}\t{good[i]}" for i in rows))
+        write(f"SST-2/{split}.tsv", "sentence\tlabel", ((texts[i], good[i]) for i in rows))
         entailment = ["not_entailment", "entailment"]
-        write(
-            f"RTE/{split}.tsv",
-            "index\tsentence1\tsentence2\tlabel",
-            *(f"{i}\t{pairs[i][0]}\t{pairs[i][1]}\t{entailment[good[i]]}" for i in rows),
-        )
-        write(
-            f"STS-B/{split}.tsv",
-            "index\tsentence1\tsentence2\tscore",
-            *(f"{i}\t{pairs[i][0]}\t{pairs[i][1]}\t{5 * good[i] - 0.1 * good[i] * (i % 9)}" for i in rows),
-        )
+        write(f"RTE/{split}.tsv", f"{pair_header}\tlabel", ((*pairs[i], entailment[good[i]]) for i in rows))
+        scores = [5 * good[i] - 0.1 * good[i] * (i % 9) for i in range(200)]
+        write(f"STS-B/{split}.tsv", f"{pair_header}\tscore", ((*pairs[i], scores[i]) for i in rows))
     for split, rows in {"train": range(160), "dev_matched": range(160, 180), "dev_mismatched": range(180, 200)}.items():
         words = ["contradiction", "entailment", "neutral"]
-        write(
-            f"MNLI/{split}.tsv",
-            "index\tsentence1\tsentence2\tgold_label",
-            *(f"{i}\t{pairs[i][0]}\t{pairs[i][1]}\t{words[good[i] + (i % 9 == 0)]}" for i in rows),
-        )
-    write("SST-2/test.tsv", "index\tsentence", *(f"{i}\t{texts[i]}" for i in range(7)))
-    pair_rows = [f"{i}\t{a}\t{b}" for i, (a, b) in enumerate(pairs[:7])]
+        labels = [words[good[i] + (i % 9 == 0)] for i in range(200)]
+        write(f"MNLI/{split}.tsv", f"{pair_header}\tgold_label", ((*pairs[i], labels[i]) for i in rows))
+    write("SST-2/test.tsv", "index\tsentence", enumerate(texts[:7]))
     for file in ("RTE/test", "STS-B/test", "MNLI/test_matched", "MNLI/test_mismatched", "AX/diagnostic"):
-        write(f"{file}.tsv", "index\tsentence1\tsentence2", *pair_rows)
+        write(f"{file}.tsv", pair_header, pairs[:7])
     return root
 
 
 @pytest.fixture(scope="module")
-def start(toy_glue, toy_checkpoint):
-    """Starts a `Program`; what is still running at the end of the tests is killed."""
-    programs = []
+def start():
+    """Starts programs, several as the workers of one run; those that still run after the tests are killed."""
+    started = []
 
-    def start(run_dir, *flags):
-        programs.append(Program(toy_glue, toy_checkpoint, run_dir, *flags))
-        return programs[-1]
+    def start(run_dir, *command, workers=1):
+        options = [[]]
+        if workers > 1:
+            cluster = ["--strategy=multi_worker", f"--workers={','.join(free_addresses(workers))}"]
+            options = [[*cluster, f"--worker_index={index}"] for index in range(workers)]
+        programs = [Program(run_dir, *command, *own) for own in options]
+        started.extend(programs)
+        return programs
 
     yield start
-    for program in programs:
+    for program in started:
         program.process.kill()
+
+
+@pytest.fixture(scope="module")
+def start_rte(start, toy_glue, toy_checkpoint):
+    """Starts training on RTE: 120 steps, with a log record every 5 and a checkpoint every 20."""
+    command = ["tasks.glue", "--task=rte", f"--data_dir={toy_glue}", f"--init_checkpoint={toy_checkpoint}"]
+    command += ["--mode=train", "--max_seq_length=16", "--batch_size=8", "--epochs=6", "--evaluate_every=120"]
+    command += ["--steps_per_execution=5", "--log_every=5", "--checkpoint_every=20"]
+    return lambda run_dir, *flags, **options: start(run_dir, *command, *flags, **options)

@@ -7,6 +7,7 @@ from tasks import distribution
 from tasks.distribution import StrategySettings
 
 TF_CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
+SEPARATE = "would train a separate model on each of the 2"
 WORKERS = {"strategy": "multi_worker", "workers": ("a:1", " b:1"), "worker_index": 1}
 
 
@@ -41,30 +42,21 @@ def test_settings_become_a_strategy(monkeypatch):
         ({"strategy": "multi_worker", "worker_index": 0}, "workers and --worker_index must be given together"),
         ({**WORKERS, "workers": ("a:1", "b")}, "got 'b'"),
         ({**WORKERS, "worker_index": 2}, "0 to 1 with 2 workers, got 2"),
+        ({**WORKERS, "worker_index": 0, "TF_CONFIG": TF_CONFIG}, "workers and TF_CONFIG differ: worker 0 of a:1, b:1"),
+        ({**WORKERS, "workers": ("a:1", "c:1"), "TF_CONFIG": TF_CONFIG}, "differ"),
+        ({"strategy": "multi_worker", "TF_CONFIG": "{"}, "TF_CONFIG is not JSON"),
+        ({"strategy": "mirrored", "TF_CONFIG": TF_CONFIG}, f"strategy=mirrored {SEPARATE}"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings, message):
+def test_rejects_settings_that_do_not_fit(monkeypatch, settings, message):
+    settings = dict(settings)
+    monkeypatch.setenv("TF_CONFIG", settings.pop("TF_CONFIG", ""))
     with pytest.raises(ValueError) as error:
         StrategySettings(**settings)
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "message"),
-    [
-        (TF_CONFIG, {**WORKERS, "worker_index": 0}, "workers and TF_CONFIG differ: worker 0 of a:1, b:1"),
-        (TF_CONFIG, {**WORKERS, "workers": ("a:1", "c:1")}, "differ"),
-        ("{", {"strategy": "multi_worker"}, "TF_CONFIG is not JSON"),
-        (TF_CONFIG, {"strategy": "mirrored"}, "strategy=mirrored would train a separate model on each of the 2"),
-    ],
-)
-def test_tf_config_that_does_not_fit_is_refused(monkeypatch, text, settings, message):
-    monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(ValueError, match=message):
-        StrategySettings(**settings)
-
-
 @pytest.mark.parametrize("text", [json.dumps({"cluster": {"chief": ["a:1"]}, "task": {}}), "anything", ""])
-def test_tf_config_without_other_workers_is_ignored(monkeypatch, text):
+def test_ignores_a_tf_config_without_other_workers(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
     assert StrategySettings(strategy="mirrored").cluster() is None

@@ -1,6 +1,4 @@
-"""The paper's other encoders are fine-tuned by the same programs: one flag each, for every task."""
-
-import json
+"""The paper's other encoders, each one flag of the programs; see also test_swag.py."""
 
 import numpy as np
 import pytest
@@ -8,7 +6,7 @@ import tensorflow as tf
 
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from tests.tasks import test_swag
+from tests.tasks.programs import read_json
 from tests.tasks.test_glue import run
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
@@ -20,14 +18,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def directions(tmp_path_factory):
-    """A checkpoint of each direction, as pre-training leaves them: without poolers."""
-    folder = tmp_path_factory.mktemp("directions")
-    return [
-        toy_encoder(attention_direction=direction, num_hidden_layers=1, with_pooler=False, seed=seed).save_checkpoint(
-            folder / direction, toy_preprocessor().tokenizer
-        )
-        for seed, direction in enumerate(("left_to_right", "right_to_left"))
-    ]
+    """A checkpoint of each direction, without a pooler, as pre-training writes them."""
+    folder, paths = tmp_path_factory.mktemp("directions"), []
+    for seed, direction in enumerate(("left_to_right", "right_to_left")):
+        encoder = toy_encoder(attention_direction=direction, num_hidden_layers=1, with_pooler=False, seed=seed)
+        paths.append(encoder.save_checkpoint(folder / direction, toy_preprocessor().tokenizer))
+    return paths
 
 
 @pytest.mark.parametrize("encoder", ["left_to_right_bilstm", FEATURES])
@@ -43,7 +39,7 @@ def test_bidirectional_checkpoint_in_another_encoder(toy_glue, toy_checkpoint, t
         assert scale != 1.0
     else:
         assert results["evaluation"]["dev/accuracy"] > 0.75
-    assert json.loads((folder / "configuration.json").read_text())["encoder"] == encoder
+    assert read_json(folder / "configuration.json")["encoder"] == encoder
 
     # Later, with nothing but the folder.
     assert run("sst2", "eval,export", toy_glue, folder)["evaluation"] == results["evaluation"]
@@ -68,10 +64,10 @@ def test_run_has_one_encoder(toy_glue, toy_checkpoint, tmp_path):
 
 def test_checkpoints_of_one_direction_each(toy_glue, directions, tmp_path):
     left, right = directions
-    given = {"encoder": "two_directions", "init_checkpoint_right_to_left": right}
-    results = run("sst2", "train,eval", toy_glue, tmp_path / "run", left, epochs=EPOCHS, **given)
+    options = {"encoder": "two_directions", "init_checkpoint_right_to_left": right}
+    results = run("sst2", "train,eval", toy_glue, tmp_path / "run", left, epochs=EPOCHS, **options)
     assert results["evaluation"]["dev/accuracy"] > 0.75
-    configuration = json.loads((tmp_path / "run" / "configuration.json").read_text())
+    configuration = read_json(tmp_path / "run" / "configuration.json")
     assert configuration["init_checkpoint"] == str(left)
     assert configuration["init_checkpoint_right_to_left"] == str(right)
     assert run("sst2", "eval", toy_glue, tmp_path / "run")["evaluation"] == results["evaluation"]
@@ -81,26 +77,15 @@ def test_checkpoints_of_one_direction_each(toy_glue, directions, tmp_path):
     assert classifier.encoder.attention_direction == "left_to_right"
 
 
-def test_checkpoints_that_do_not_fit_the_encoder_are_refused(toy_glue, directions, toy_checkpoint, tmp_path):
+def test_rejects_checkpoints_that_do_not_fit_the_encoder(toy_glue, directions, toy_checkpoint, tmp_path):
     left, right = directions
     both = "two_directions"
-    for start, given, message in (
+    for start, options, message in (
         (left, {"encoder": both}, "need a second checkpoint, from right to left"),
         (right, {"encoder": "left_to_right_bilstm"}, "has the encoder 'right_to_left'"),
         (left, {"encoder": both, "init_checkpoint_right_to_left": "x"}, "init_checkpoint_right_to_left: there is no x"),
         (toy_checkpoint, {"encoder": "features_concat_last_four"}, "'concat_last_four' needs an encoder of at least 4"),
     ):
         with pytest.raises(SystemExit, match=message):
-            run("sst2", "train", toy_glue, tmp_path / "run", start, **given)
+            run("sst2", "train", toy_glue, tmp_path / "run", start, **options)
     assert not (tmp_path / "run").exists()
-
-
-def test_two_directions_choose_continuations(toy_checkpoint, tmp_path):
-    files = {
-        "train_file": test_swag.make_swag(tmp_path / "train.csv", 150, 0),
-        "eval_file": test_swag.make_swag(tmp_path / "val.csv", 30, 1),
-    }
-    given = {"encoder": "two_directions", **files}
-    found = test_swag.run("train,eval", tmp_path / "run", toy_checkpoint, **given)["evaluation"]
-    assert found["eval/accuracy"] > 0.8
-    assert test_swag.run("eval", tmp_path / "run", eval_file=files["eval_file"])["evaluation"] == found

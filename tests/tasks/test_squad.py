@@ -14,6 +14,7 @@ from keras_bert.io.atomic_write import write_json
 from keras_bert.metrics.squad_scores import squad_metrics
 from tasks import squad
 from tests.tasks import programs
+from tests.tasks.programs import read_json
 from tests.toys import BAD_WORDS, GOOD_WORDS, OTHER_WORDS
 
 
@@ -25,9 +26,9 @@ def make_file(path, number, version, seed):
         impossible = version == "2.0" and generator.random() < 0.4
         words = generator.choice(OTHER_WORDS, generator.integers(3, 24)).tolist()
         answer = str(generator.choice(BAD_WORDS if impossible else GOOD_WORDS))
-        place = int(generator.integers(len(words) + 1))
-        context = " ".join([*words[:place], answer, *words[place:]])
-        start = len("".join(f"{word} " for word in words[:place]))
+        position = int(generator.integers(len(words) + 1))
+        context = " ".join([*words[:position], answer, *words[position:]])
+        start = len("".join(f"{word} " for word in words[:position]))
         answers = [] if impossible else [{"text": answer, "answer_start": start}]
         question = {"id": f"q{identifier}", "question": "good film ?", "answers": answers, "is_impossible": impossible}
         paragraphs.append({"context": context, "qas": [question]})
@@ -35,21 +36,21 @@ def make_file(path, number, version, seed):
     return path
 
 
-GIVEN = {"doc_stride": 8, "max_query_length": 4, "n_best_size": 5, "max_answer_length": 3}
+SETTINGS = {"doc_stride": 8, "max_query_length": 4, "n_best_size": 5, "max_answer_length": 3}
 
 
-def run(version, mode, files, run_dir, init_checkpoint=None, given=GIVEN, **training):
+def run(version, mode, files, run_dir, init_checkpoint=None, settings=SETTINGS, **training):
     flags = {"train": "train_file", "eval": "eval_file", "predict": "predict_file"}
     paths = {flag: files["eval" if name == "predict" else name] for name, flag in flags.items() if name in mode}
     if "train" in mode:
         training = {"max_seq_length": 24, "epochs": 8, **training}
         paths["eval_file"] = files["eval"]
-    return programs.run(squad, mode, run_dir, init_checkpoint, version=version, **paths, **given, **training)
+    return programs.run(squad, mode, run_dir, init_checkpoint, version=version, **paths, **settings, **training)
 
 
 @pytest.fixture(scope="module", params=["1.1", "2.0"])
 def finished(request, tmp_path_factory, toy_checkpoint):
-    """A run of each version that did everything: its version, files and folder."""
+    """The version, files and folder of a run with all modes."""
     folder = tmp_path_factory.mktemp("squad")
     files = {
         name: make_file(folder / f"{name}.json", number, request.param, seed)
@@ -60,25 +61,21 @@ def finished(request, tmp_path_factory, toy_checkpoint):
 
 
 @pytest.mark.slow
-def test_learns_to_answer(finished):
-    version, _, folder = finished
-    metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
+def test_learns_to_answer_and_writes_answers_with_the_reported_scores(finished):
+    version, files, folder = finished
+    metrics = read_json(folder / "evaluation.json")["eval"]
     assert metrics["exact_match"] > 0.8
     assert metrics["total"] == 40
-    results = json.loads((folder / "results.json").read_text())
+    results = read_json(folder / "results.json")
     assert results["score"] == ("eval/f1" if version == "1.1" else "eval/best_f1")
     assert results["best"]["metrics"]["eval/f1"] == pytest.approx(metrics["f1"], abs=1e-6)
-
-
-@pytest.mark.slow
-def test_written_answers_have_the_reported_scores(finished):
-    version, files, folder = finished
-    metrics = json.loads((folder / "evaluation.json").read_text())["eval"]
     right = {question.id: question.answers for question in read_squad(files["eval"], version)}
-    for place in ("evaluation_eval", "predictions/predict"):
-        answers = json.loads((folder / place / "predictions.json").read_text())
+    for name in ("evaluation_eval", "predictions/predict"):
+        answers = read_json(folder / name / "predictions.json")
         assert squad_metrics(answers, right, version)["f1"] == pytest.approx(metrics["f1"])
-        assert (folder / place / "null_odds.json").exists() == (version == "2.0")
+        assert (folder / name / "null_odds.json").exists() == (version == "2.0")
+    again = run(None, "eval", files, folder, settings={})["evaluation"]  # it knows its version, windows and answers
+    assert again["eval/f1"] == metrics["f1"]
 
 
 @pytest.mark.slow
@@ -90,22 +87,15 @@ def test_exported_model_answers_as_in_the_files(finished):
         question=tf.constant([question.question for question in questions]),
         context=tf.constant([question.context for question in questions]),
     )["answer"].numpy()
-    answers = json.loads((folder / "predictions" / "predict" / "predictions.json").read_text())
+    answers = read_json(folder / "predictions" / "predict" / "predictions.json")
     same = [answers[question.id] == answer.decode() for question, answer in zip(questions, served, strict=True)]
     assert np.mean(same) >= 0.95
 
 
-@pytest.mark.slow
-def test_finished_run_keeps_its_version_and_windows(finished):
-    _, files, folder = finished
-    again = run(None, "eval", files, folder, given={})["evaluation"]  # it knows its version, windows and answers
-    assert again["eval/f1"] == json.loads((folder / "evaluation.json").read_text())["eval"]["f1"]
-
-
 def test_predictions_and_exports_use_the_threshold_of_training(tmp_path):
-    def export_settings(run_dir, init_checkpoint=None, **given):
+    def export_settings(run_dir, init_checkpoint=None, **settings):
         saved = QuestionAnsweringSettings.recorded(saved_configuration(run_dir, init_checkpoint))
-        task = QuestionAnsweringTask(QuestionAnsweringSettings(**{**saved, **given}), TaskData())
+        task = QuestionAnsweringTask(QuestionAnsweringSettings(**{**saved, **settings}), TaskData())
         task.use_model_of(run_dir, init_checkpoint)
         return task.export_settings()
 
@@ -114,7 +104,7 @@ def test_predictions_and_exports_use_the_threshold_of_training(tmp_path):
     for folder in (trained, evaluated):
         folder.mkdir()
         write_json(folder / "evaluation.json", {"test": {"best_f1_threshold": 5.0}})
-    write_json(trained / "configuration.json", {"task": "squad2.0", "version": "2.0", **GIVEN})
+    write_json(trained / "configuration.json", {"task": "squad2.0", "version": "2.0", **SETTINGS})
     write_json(trained / "results.json", {"best": {"metrics": {"eval/f1": 0.5, "eval/best_f1_threshold": -3.0}}})
     assert export_settings(trained) == export_settings(neither, trained) == {**form, "null_threshold": -3.0}
     assert export_settings(trained, null_score_diff_threshold=1.0)["null_threshold"] == 1.0
@@ -126,20 +116,16 @@ def test_predictions_and_exports_use_the_threshold_of_training(tmp_path):
         export_settings(neither)
 
 
-def test_modes_need_their_files():
+def test_modes_need_their_files_and_the_head_no_dropout(toy_checkpoint):
     task = QuestionAnsweringTask(QuestionAnsweringSettings(version="1.1"), TaskData())
     for mode, flag in (("train", "--train_file"), ("eval", "--eval_file"), ("predict", "--predict_file")):
         with pytest.raises(ValueError, match=flag):
             task.check([mode])
+    with pytest.raises(ValueError, match=r"no dropout before it; got dropout=0\.1"):
+        task.new_model(FineTuningRecipe(init_checkpoint=toy_checkpoint, dropout=0.1), FineTuningRuntime())
 
 
-def test_checkpoint_without_a_span_head_is_refused(tmp_path, toy_checkpoint):
+def test_rejects_a_checkpoint_without_a_span_head(tmp_path, toy_checkpoint):
     files = {"eval": make_file(tmp_path / "eval.json", 3, "1.1", 0)}
     with pytest.raises(SystemExit, match="no trained layer for spans"):
         run("1.1", "eval", files, tmp_path / "run", toy_checkpoint, max_seq_length=24)
-
-
-def test_span_head_has_no_dropout(toy_checkpoint):
-    task = QuestionAnsweringTask(QuestionAnsweringSettings(version="1.1"), TaskData())
-    with pytest.raises(ValueError, match=r"no dropout before it; got dropout=0\.1"):
-        task.new_model(FineTuningRecipe(init_checkpoint=toy_checkpoint, dropout=0.1), FineTuningRuntime())
