@@ -2,26 +2,16 @@ import importlib
 import sys
 
 import pytest
-from absl import app, flags
+from absl import app
 
 from benchmarks import __main__ as program
 from benchmarks import encoder, optimizer
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, parse_figures, run_rounds
+from tests.tasks.programs import parse
 from tests.tasks.test_squad import make_file as make_squad_file
 from tests.toys import VOCABULARY, toy_classifier, toy_reviews
 
 ENCODER = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12}
-
-
-def make_values(**options):
-    values = flags.FlagValues()
-    program.define_flags(values)
-    values(["benchmarks", *(f"--{name}={value}" for name, value in options.items())])
-    return values
-
-
-def script(code):
-    return [sys.executable, "-c", code]
 
 
 def test_reads_the_figures_of_peers():
@@ -49,7 +39,8 @@ def test_table_compares_round_by_round():
 
 
 def test_runs_programs_round_by_round():
-    programs = {name: script(f"print('{name}: train {time} ms')") for name, time in (("a", 2), ("b", 3))}
+    python = [sys.executable, "-c"]
+    programs = {name: [*python, f"print('{name}: train {time} ms')"] for name, time in (("a", 2), ("b", 3))}
     assert list(run_rounds(programs, 2, report=str)) == [{"a": {"train ms": 2.0}, "b": {"train ms": 3.0}}] * 2
     for code, message in (
         ("import sys; sys.exit('no model')", "(?s)exit status 1.*no model"),
@@ -58,7 +49,7 @@ def test_runs_programs_round_by_round():
         ("import time; time.sleep(60)", "still running after 1 s"),
     ):
         with pytest.raises(ProgramError, match=message):
-            list(run_rounds({**programs, "b": script(code)}, 1, timeout=1, report=str))
+            list(run_rounds({**programs, "b": [*python, code]}, 1, timeout=1, report=str))
 
 
 def test_rejects_wrong_flags():
@@ -68,7 +59,7 @@ def test_rejects_wrong_flags():
         ({"suite": "tokenizer"}, "needs --vocabulary and --text"),
     ):
         with pytest.raises(app.UsageError, match=message):
-            program.check_flags(make_values(**options))
+            program.check_flags(parse(program, **options))
     with pytest.raises(app.UsageError, match="is not NAME=COMMAND"):
         program.parse_peers(["python"])
 
@@ -93,16 +84,12 @@ def files(tmp_path_factory):
 def test_every_suite_measures(suite, files, monkeypatch):
     monkeypatch.setattr(encoder, "_PEAK_SIZE", 64)
     monkeypatch.setattr(optimizer, "MINILM", {"vocab_size": 50, **ENCODER})
+    toy = {"init_checkpoint": files / "toy"}
     options = {
         "encoder": {"repeats": 1, "sequence_length": 8, "vocab_size": 50, **ENCODER},
-        "sst2": {"data_dir": files, "init_checkpoint": files / "toy"},
-        "squad": {
-            "train_file": files / "train.json",
-            "eval_file": files / "eval.json",
-            "init_checkpoint": files / "toy",
-            "steps": 3,
-            "questions": 5,
-        },
+        "sst2": {"data_dir": files, **toy},
+        "squad": {f"{split}_file": files / f"{split}.json" for split in ("train", "eval")}
+        | {"steps": 3, "questions": 5, **toy},
         "pretraining": {"sequence_length": 32, "steps": 2, **ENCODER},
         "pretraining_data": {"sequence_length": 16, "instances": 40},
         "tokenizer": {"repeats": 1},
@@ -112,7 +99,7 @@ def test_every_suite_measures(suite, files, monkeypatch):
         options |= {"vocabulary": files / "vocab.txt", "text": files / "t*.txt"}
     if suite != "optimizer":
         options["batch_size"] = 4
-    values = make_values(suite=suite, **options)
+    values = parse(program, suite=suite, **options)
     program.check_flags(values)
     for measure in importlib.import_module(f"benchmarks.{suite}").PROGRAMS.values():
         figures, remark = measure(values)

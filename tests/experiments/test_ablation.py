@@ -38,7 +38,7 @@ def test_variants_of_every_table():
 
 
 def make_results(*trials):
-    """Results of trials of a learning rate and a dev score each; the test score is half the dev score."""
+    """Results of trials from pairs of learning rate and dev score; the test score is half the dev score."""
     trials = [
         {"learning_rate": rate, "score": score, "metrics": {} if score is None else {"test/f1": score / 2}}
         for rate, score in trials
@@ -58,14 +58,11 @@ def test_rows_have_median_and_range():
         "ner (dev/f1)": "0.6000 (0.5000 to 0.9000, n=3)",
         "ner (test/f1)": "0.3000 (0.2500 to 0.4500, n=3)",
     }
+    results = make_results((1e-3, 0.1), (1e-3, None), (3e-5, 0.6), (3e-5, 0.9), (5e-5, 0.8), (5e-5, 0.8))
+    assert collect_scores(results) == {"dev/f1": [0.6, 0.9], "test/f1": [0.3, 0.45]}  # of the best learning rate
     diverged = make_row(Variant({}, "x"), None, {"ner": make_results((3e-5, None))})
     assert diverged == {"ner (dev/f1)": "diverged"}
     assert format_table([row, diverged]).endswith("\n| - | - | - | - | diverged | - |\n")
-
-
-def test_scores_are_those_of_the_best_learning_rate():
-    results = make_results((1e-3, 0.1), (1e-3, None), (3e-5, 0.6), (3e-5, 0.9), (5e-5, 0.8), (5e-5, 0.8))
-    assert collect_scores(results) == {"dev/f1": [0.6, 0.9], "test/f1": [0.3, 0.45]}
 
 
 FEATURES = ("--table=features", "--init_checkpoint=x")
@@ -114,15 +111,14 @@ def command(tmp_path):
     rows = [f"{text}\t{int(name == 'positive')}\n" for text, name in zip(texts, names, strict=True)]
     for split, part in {"train": rows[:32], "dev": rows[32:]}.items():
         (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(part))
-    files = write_corpus(tmp_path / "corpus", files=3, documents=20)
+    *files, held_out = write_corpus(tmp_path / "corpus", files=3, documents=20)
     config = {"vocab_size": len(VOCABULARY), "type_vocab_size": 2, "hidden_act": "gelu", "max_position_embeddings": 16}
-    vocabulary = write_vocabulary(tmp_path / "vocab.txt")
     (tmp_path / "config.json").write_text(json.dumps(config))
     return [
         *("--table=model_size", "--sizes=2x4x1", f"--run_dir={tmp_path / 'run'}", "--num_seeds=2"),
         f"--bert_config_file={tmp_path / 'config.json'}",
-        f"--pretrain=--text_files={','.join(files[:2])} --eval_text_files={files[2]} --vocab_file={vocabulary} "
-        "--shard_megabytes=0.003 --phase=16:3:8",
+        f"--pretrain=--text_files={','.join(files)} --eval_text_files={held_out} "
+        f"--vocab_file={write_vocabulary(tmp_path / 'vocab.txt')} --shard_megabytes=0.003 --phase=16:3:8",
         f"--task=sst2=tasks.glue --task=sst2 --data_dir={tmp_path} --max_seq_length=16 --epochs=1 --learning_rate=1e-3",
     ]
 
