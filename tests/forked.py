@@ -74,12 +74,8 @@ def run(command, timeout=None, **options):
 def _server():
     """Returns a connection to the process that forks; that process ends with this one."""
     connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    subprocess.Popen(
-        [sys.executable, "-m", "tests.forked", str(other.fileno())],
-        pass_fds=[other.fileno()],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-m", "tests.forked", str(other.fileno())]
+    subprocess.Popen(command, pass_fds=[other.fileno()], cwd=ROOT, stdin=subprocess.DEVNULL)
     other.close()
     return connection
 
@@ -126,7 +122,6 @@ def _report_exits(status_pipes):
 
 
 def _run_program(request):
-    """Runs the requested program in this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()

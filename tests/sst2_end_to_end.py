@@ -47,22 +47,18 @@ def define_flags():
 
 
 def read_sst2(path):
-    """Returns the sentences and label names of a GLUE file."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     return [row["sentence"] for row in rows], [("negative", "positive")[int(row["label"])] for row in rows]
 
 
 def serve(saved_model, texts):
-    """Returns the outputs of an exported model in a fresh process."""
     program = [sys.executable, "-P", "-c", _FRESH_PROCESS, saved_model]
     run = subprocess.run(program, input=json.dumps(texts), capture_output=True, text=True, check=True)
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def main(argv):
-    """Trains, exports, classifies, and prints the figures."""
-    del argv
+def main(_):
     data_dir, run_dir = Path(flags.FLAGS.data_dir), Path(flags.FLAGS.run_dir)
     run_dir.mkdir(parents=True)
     texts, labels = read_sst2(data_dir / "train.tsv")
@@ -96,9 +92,8 @@ def main(argv):
         served = serve(str(folder.resolve()), dev_texts)
         figures[f"{dtype}: dev accuracy through the SavedModel"] = np.mean(np.equal(served["labels"], dev_labels))
         figures[f"{dtype}: labels equal to predict"] = np.mean(np.equal(served["labels"], predicted))
-        figures[f"{dtype}: largest difference of a probability"] = np.abs(
-            np.array(served["probabilities"]) - keras.ops.softmax(logits)
-        ).max()
+        differences = np.array(served["probabilities"]) - keras.ops.softmax(logits)
+        figures[f"{dtype}: largest difference of a probability"] = np.abs(differences).max()
         figures |= {f"{dtype}: fresh process, {part} seconds": s for part, s in served["seconds"].items()}
     for name, value in figures.items():
         print(f"{name}: {value:.4f}")

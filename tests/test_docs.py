@@ -1,6 +1,7 @@
 """Checks README.md and docs/ against the code: flags, names, links and paths."""
 
 import importlib
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -18,33 +19,19 @@ PAGES = [
 ]
 # Options of other programs that the pages mention in prose or in configuration files.
 FOREIGN_FLAGS = {
-    *("allowed_batch_sizes", "allow_version_labels_for_unavailable_models", "batching_parameters_file"),
-    *(
-        "enable_batching",
-        "enable_model_warmup",
-        "enable_per_model_batching_parameters",
-        "file_system_poll_wait_seconds",
-    ),
-    *("model_config_file", "model_config_file_poll_wait_seconds", "monitoring_config_file"),  # TensorFlow Serving
-    *("all", "dir", "logdir"),  # saved_model_cli, TensorBoard
-    *("flink_job_server_jar", "spark"),  # Apache Beam
-    *(
-        "cpus",
-        "gpus",
-        "job",
-        "nodes",
-        "ntasks",
-        "open",
-        "requeue",
-        "signal",
-        "time",
-    ),  # Slurm, up to the first hyphen of a name
-    *("mount", "rm", "no", "help"),  # Docker, pip, absl
+    "TensorFlow Serving": "allowed_batch_sizes allow_version_labels_for_unavailable_models batching_parameters_file "
+    "enable_batching enable_model_warmup enable_per_model_batching_parameters file_system_poll_wait_seconds "
+    "model_config_file model_config_file_poll_wait_seconds monitoring_config_file",
+    "saved_model_cli and TensorBoard": "all dir logdir",
+    "Apache Beam": "flink_job_server_jar spark",
+    "Slurm, up to the first hyphen of a name": "cpus gpus job nodes ntasks open requeue signal time",
+    "Docker, pip and absl": "mount rm no help",
 }
+PROGRAM_FOLDERS = ("tasks", "tools", "benchmarks", "experiments")
 
 
-def flags_of(program):
-    """Names of a program's flags, with those that switch off a boolean."""
+def get_flag_names(program):
+    """Returns the names of a program's flags, including those that switch off a boolean."""
     before = set(flags.FLAGS)
     importlib.import_module(program).define_flags()
     names = set(flags.FLAGS) - before
@@ -54,56 +41,48 @@ def flags_of(program):
     return names | switches
 
 
-def commands_of(page):
-    """Pairs of a program of this repository and its arguments, for each command in a page."""
+def find_commands(page):
+    """Yields a program of this repository and its arguments for each command in a page."""
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
-            command = re.match(r"\s*python -m ((?:tasks|tools|benchmarks|experiments|tests)\.\w+) (.*)", line)
+            command = re.match(rf"\s*python -m ((?:tests|{'|'.join(PROGRAM_FOLDERS)})\.\w+) (.*)", line)
             if command:
                 yield command[1], shlex.split(command[2], comments=True)
 
 
 @pytest.fixture(scope="module")
 def program_flags():
-    paths = [
-        path for folder in ("tasks", "tools", "benchmarks", "experiments") for path in (ROOT / folder).glob("*.py")
-    ]
+    paths = [path for folder in PROGRAM_FOLDERS for path in (ROOT / folder).glob("*.py")]
     programs = [f"{path.parent.name}.{path.stem}" for path in paths if "define_flags()" in path.read_text("utf-8")]
-    return {program: flags_of(program) for program in [*programs, "tests.sst2_end_to_end"]}
+    return {program: get_flag_names(program) for program in [*programs, "tests.sst2_end_to_end"]}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+for_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@for_every_page
 def test_flags_exist(page, program_flags):
-    for program, arguments in commands_of(page):
+    for program, arguments in find_commands(page):
         for argument in arguments[: arguments.index("--") if "--" in arguments else None]:
             if argument.startswith("--"):
                 assert argument[2:].split("=")[0] in program_flags[program], (program, argument)
-    known = set().union(*program_flags.values(), FOREIGN_FLAGS)
+    known = set().union(*program_flags.values(), " ".join(FOREIGN_FLAGS.values()).split())
     text = re.sub(r"^```(?:yaml|bash)\n.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r" -- --.*|^    --\w+=gs://.*", "", text, flags=re.MULTILINE)  # options of Apache Beam
     assert set(re.findall(r"(?<![\w-])--([a-z]\w*)", text)) - known == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_every_page
 def test_names_resolve(page):
-    for name in set(
-        re.findall(r"(?:keras_bert|tasks|tools|benchmarks|experiments)(?:\.\w+)+", page.read_text("utf-8"))
-    ):
+    text = page.read_text("utf-8")
+    for name in set(re.findall(rf"(?:keras_bert|{'|'.join(PROGRAM_FOLDERS)})(?:\.\w+)+", text)):
         if not re.search(r"\.(py|json|md|jsonl|pb|txt|png)$", name):
-            parts = name.split(".")
-            for length in range(len(parts), 0, -1):
-                try:
-                    value = importlib.import_module(".".join(parts[:length]))
-                except ModuleNotFoundError:
-                    continue
-                break
-            for part in parts[length:]:
-                value = getattr(value, part)
-    for name in re.findall(r"\bBert[A-Z]\w+", page.read_text("utf-8")):
+            pkgutil.resolve_name(name)
+    for name in re.findall(r"\bBert[A-Z]\w+", text):
         assert name in keras_bert.__all__ or name in ("BertForPreTraining",), name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_every_page
 def test_links_and_paths_exist(page):
     text = page.read_text("utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -26,10 +26,8 @@ del PUBLIC["__version__"]
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     module = importlib.import_module(name)
-    result = doctest.testmod(
-        module, extraglobs=NAMES, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, raise_on_error=False
-    )
-    assert result.failed == 0
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    assert doctest.testmod(module, extraglobs=NAMES, optionflags=options).failed == 0
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -40,10 +38,11 @@ def test_public_names_are_documented(name):
         assert docstring
         return
     assert ">>>" in docstring, "has no example"
-    if dataclasses.is_dataclass(value) and all(field.metadata.get("help") for field in dataclasses.fields(value)):
-        pass  # the help texts of the fields are shown by the programs and document the arguments
-    else:
-        assert "Args:" in docstring or not inspect.signature(value).parameters, "has no section Args"
+    # The help texts of fields, which programs show, document arguments as well.
+    has_help = dataclasses.is_dataclass(value) and all(
+        field.metadata.get("help") for field in dataclasses.fields(value)
+    )
+    assert has_help or "Args:" in docstring or not inspect.signature(value).parameters, "has no section Args"
     own = vars(value) if inspect.isclass(value) else {}
     methods = [key for key, method in own.items() if not key.startswith("_") and callable(getattr(value, key))]
     # The methods of Keras and TensorFlow have the meaning that their base class documents.

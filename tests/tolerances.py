@@ -14,29 +14,23 @@ _SAFETY_FACTOR = 4.0
 
 
 def tolerance(dtype="float32", magnitude=1.0, num_terms=1):
-    """Largest difference to expect between two ways to compute the same number.
+    """Returns the largest difference to expect between two ways to compute the same number in `dtype`.
 
     Args:
-        dtype: name of the floating-point type of the computation.
-        magnitude: largest absolute value of the result and of the terms that it is a sum of.
-        num_terms: number of terms in the sums, added up over layers that follow each other. For weights after
+        dtype: Name of a floating-point type.
+        magnitude: Largest absolute value of the result and of the terms that it is a sum of.
+        num_terms: Number of terms in the sums, added up over layers that follow each other. For weights after
             training: number of examples or tokens that a gradient is summed over.
     """
     return _SAFETY_FACTOR * float(ml_dtypes.finfo(dtype).eps) * float(magnitude) * num_terms**0.5
 
 
 def assert_close(actual, expected, num_terms=1, dtype="float32", magnitude=None):
-    """Fails if two arrays differ by more than the rounding errors of a computation in `dtype`.
+    """Fails if two arrays, or sequences of arrays, differ by more than `tolerance`.
 
-    Args:
-        actual: array, or sequence of arrays such as the weights of a model.
-        expected: the same, of the same shapes.
-        num_terms: see `tolerance`.
-        dtype: see `tolerance`.
-        magnitude: see `tolerance`; by default the largest absolute value in `expected`, for each array by itself.
+    The default magnitude is the largest absolute value in `expected`, for each array by itself.
     """
     if isinstance(expected, list | tuple) and len(expected) and np.ndim(expected[0]):
-        assert len(actual) == len(expected)
         for one, other in zip(actual, expected, strict=True):
             assert_close(one, other, num_terms, dtype, magnitude)
         return
