@@ -12,7 +12,7 @@ def allowed(direction, query, key):
 
 @pytest.mark.parametrize("direction", ["bidirectional", "left_to_right", "right_to_left"])
 @pytest.mark.parametrize("sequence_ids", [None, np.array([[0, 0, 1, 1], [0, 1, 2, 3]])])
-def test_mask_is_that_of_its_definition(direction, sequence_ids):
+def test_equals_its_definition(direction, sequence_ids):
     mask = np.array(make_attention_mask(PADDING_MASK, direction, sequence_ids))
     for row in range(2):
         for query in range(4):
@@ -23,6 +23,6 @@ def test_mask_is_that_of_its_definition(direction, sequence_ids):
                 assert np.broadcast_to(mask, (2, 4, 4))[row, query, key] == expected
 
 
-def test_unknown_direction():
+def test_rejects_unknown_directions():
     with pytest.raises(ValueError, match=r"'sideways'.*bidirectional"):
         make_attention_mask(PADDING_MASK, "sideways")

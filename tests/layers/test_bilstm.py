@@ -1,5 +1,3 @@
-"""The BiLSTM beside Keras' own."""
-
 import keras
 import numpy as np
 import pytest
@@ -9,11 +7,11 @@ from keras_bert.layers.bilstm import BiLstm
 
 UNITS, LENGTH, HIDDEN = 4, 5, 3
 STATES = np.random.default_rng(1).normal(size=[3, LENGTH, HIDDEN]).astype("float32")
-LENGTHS = {"no_padding": None, "padding": [5, 2, 1], "a_row_of_padding": [0, 3, 5]}
+LENGTHS = {"no_padding": None, "padding": [5, 2, 1], "row_of_padding": [0, 3, 5]}
 
 
 def keras_bilstm(layer):
-    """Keras' two LSTMs with the layer's weights."""
+    """Returns Keras' two LSTMs with the layer's weights."""
     both = []
     for lstm, backwards in ((layer.forward, False), (layer.backward, True)):
         own = keras.layers.LSTM(
@@ -26,14 +24,11 @@ def keras_bilstm(layer):
 
 
 def with_gradients(function, weights, states):
-    """A function's outputs and the gradients of a sum in which every number of them has a weight of its own."""
+    """Returns a function's outputs, and the gradients of a sum in which every number has its own weight."""
     with tf.GradientTape() as tape:
         tape.watch(states)
         outputs = function(states)
-        loss = sum(
-            tf.reduce_sum(output * tf.reshape(tf.range(tf.size(output), dtype=tf.float32), tf.shape(output)))
-            for output in outputs
-        )
+        loss = sum(tf.tensordot(tf.reshape(x, [-1]), tf.range(tf.size(x), dtype=tf.float32), 1) for x in outputs)
     return [*outputs, *tape.gradient(loss, [states, *(weight.value for weight in weights)])]
 
 
@@ -47,27 +42,25 @@ def test_outputs_and_gradients_equal_those_of_keras(lengths, compiled):
     forward, backward = keras_bilstm(layer)
     mask = None if lengths is None else tf.sequence_mask(lengths, LENGTH)
 
-    def of_keras(states):
+    def reference(states):
         left, last, _ = forward(states, mask=mask)
         right, first, _ = backward(states, mask=mask)
         return tf.concat([left, tf.reverse(right, [1])], -1), tf.concat([last, first], -1)
 
-    def ours(states):
-        return layer(states, mask)
-
-    sides = []
-    for function, weights in ((ours, layer.weights), (of_keras, [*forward.weights, *backward.weights])):
+    results = []
+    for function, weights in (
+        (lambda states: layer(states, mask), layer.weights),
+        (reference, [*forward.weights, *backward.weights]),
+    ):
         function = tf.function(function) if compiled else function
-        sides.append(with_gradients(function, weights, tf.constant(STATES)))
-    for our, theirs in zip(*sides, strict=True):
-        np.testing.assert_allclose(our, theirs, rtol=1e-5, atol=1e-5)
+        results.append(with_gradients(function, weights, tf.constant(STATES)))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_states_are_float32_under_mixed_precision():
-    layer = BiLstm(UNITS, seed=1, dtype="mixed_bfloat16")
-    states = tf.cast(tf.cast(STATES, tf.bfloat16), tf.float32)  # what bfloat16 holds
-    outputs, final = layer(states)
+def test_states_are_float32_in_mixed_precision():
+    states = tf.cast(tf.cast(STATES, tf.bfloat16), tf.float32)  # exact in bfloat16
+    outputs, final = BiLstm(UNITS, seed=1, dtype="mixed_bfloat16")(states)
     assert outputs.dtype == final.dtype == tf.bfloat16
-    expected = BiLstm(UNITS, seed=1)(states)
-    for output, wanted in zip((outputs, final), expected, strict=True):
-        np.testing.assert_array_equal(output, tf.cast(wanted, tf.bfloat16))
+    for found, expected in zip((outputs, final), BiLstm(UNITS, seed=1)(states), strict=True):
+        np.testing.assert_array_equal(found, tf.cast(expected, tf.bfloat16))

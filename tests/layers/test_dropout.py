@@ -14,12 +14,6 @@ def test_rate_and_scale(dtype):
     np.testing.assert_allclose(dropped[dropped != 0], 1 / 0.9, rtol=1e-2 if dtype != "float32" else 1e-6)
 
 
-def test_an_odd_number_of_elements_and_none():
-    layer = Dropout(0.5, seed=1)
-    assert layer(tf.ones([3, 5]), training=True).shape == (3, 5)
-    assert layer(tf.ones([0, 5]), training=True).shape == (0, 5)
-
-
 def test_draws_differ_from_call_to_call_and_repeat_with_the_seed():
     first, again = Dropout(0.5, seed=3), Dropout(0.5, seed=3)
     x = tf.ones([8, 8])

@@ -4,7 +4,7 @@ import pytest
 from keras_bert.layers.layer_norm import LayerNorm
 
 
-def test_normalises_in_float64_agreement():
+def test_equals_its_definition():
     x = np.random.default_rng(0).normal(3.0, 2.0, [4, 6, 32]).astype("float32")
     layer = LayerNorm()
     layer.build(x.shape)
@@ -17,7 +17,7 @@ def test_normalises_in_float64_agreement():
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "mixed_bfloat16"])
-def test_low_precision_only_rounds_the_result(policy):
+def test_low_precision_rounds_only_the_result(policy):
     x = np.random.default_rng(0).normal(100.0, 1.0, [8, 64]).astype("float32")
     exact = np.array(LayerNorm()(x))
     low = LayerNorm(dtype=policy)(x)

@@ -1,5 +1,3 @@
-"""Each pooling of the paper's table 7, by its definition in NumPy."""
-
 import keras
 import numpy as np
 import pytest
@@ -9,31 +7,26 @@ from keras_bert.layers.layer_pooling import LAYER_POOLINGS, LayerPooling
 
 BLOCKS, BATCH, LENGTH, HIDDEN = 6, 2, 3, 4
 STATES = [np.random.default_rng(i).normal(size=[BATCH, LENGTH, HIDDEN]).astype("float32") for i in range(BLOCKS + 1)]
+NUM_LAYERS = {"weighted_sum_last_four": 4, "weighted_sum_all": BLOCKS}
 WEIGHTED = [pooling for pooling in LAYER_POOLINGS if pooling.startswith("weighted_sum")]
-
-
-def softmax(numbers):
-    exponentials = np.exp(numbers)
-    return exponentials / exponentials.sum()
 
 
 def reference(pooling, layer_weights=None, scale=1.0):
     """The definition in float64."""
-    chosen = {
+    if pooling in WEIGHTED:
+        exponentials = np.exp(np.asarray(layer_weights, "float64"))
+        chosen = STATES[-NUM_LAYERS[pooling] :]
+        return scale * np.einsum("k,kblh->blh", exponentials / exponentials.sum(), chosen)
+    return {
         "embeddings": STATES[0],
         "second_to_last": STATES[BLOCKS - 1],
         "last": STATES[BLOCKS],
-        "weighted_sum_last_four": [STATES[i] for i in (3, 4, 5, 6)],
-        "concat_last_four": np.concatenate([STATES[i] for i in (3, 4, 5, 6)], axis=2),
-        "weighted_sum_all": [STATES[i] for i in (1, 2, 3, 4, 5, 6)],
+        "concat_last_four": np.concatenate(STATES[-4:], axis=2),
     }[pooling]
-    if pooling not in WEIGHTED:
-        return chosen
-    return scale * np.einsum("k,kblh->blh", softmax(np.asarray(layer_weights, "float64")), chosen)
 
 
 def random_layer(pooling, **arguments):
-    """A layer whose weights are no longer those it starts with."""
+    """Returns a layer whose weights differ from the initial ones."""
     layer = LayerPooling(pooling, **arguments)
     layer(STATES)
     generator = np.random.default_rng(0)
@@ -48,16 +41,13 @@ def test_equals_its_definition(pooling):
     output = np.array(layer(STATES))
     np.testing.assert_allclose(output, reference(pooling, *map(np.array, layer.weights)), rtol=1e-5, atol=1e-6)
     assert output.shape == layer.compute_output_shape([state.shape for state in STATES])
+    assert layer.count_params() == (NUM_LAYERS[pooling] + 1 if pooling in WEIGHTED else 0)
 
 
-@pytest.mark.parametrize("pooling", LAYER_POOLINGS)
-def test_only_weighted_sums_have_weights_and_they_start_as_means(pooling):
-    layer = LayerPooling(pooling)
-    output = np.array(layer(STATES))
-    layers = {"weighted_sum_last_four": 4, "weighted_sum_all": BLOCKS}.get(pooling)
-    assert layer.count_params() == (layers + 1 if layers else 0)
-    if layers:
-        np.testing.assert_allclose(output, np.mean(STATES[-layers:], axis=0), rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("pooling", WEIGHTED)
+def test_weighted_sums_start_as_means(pooling):
+    expected = np.mean(STATES[-NUM_LAYERS[pooling] :], axis=0)
+    np.testing.assert_allclose(LayerPooling(pooling)(STATES), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", LAYER_POOLINGS)
@@ -76,11 +66,11 @@ def test_gradients(pooling):
     with tf.GradientTape() as tape:
         tape.watch(states)
         loss = tf.reduce_sum(layer(states) ** 2)
-    of_weights, of_states = tape.gradient(loss, [[weight.value for weight in layer.trainable_weights], states])
-    assert len(of_weights) == 2
-    assert all(np.abs(np.array(gradient)).max() > 1e-3 for gradient in of_weights)
-    taken = 4 if pooling == "weighted_sum_last_four" else BLOCKS
-    assert [gradient is not None for gradient in of_states] == [i > BLOCKS - taken for i in range(BLOCKS + 1)]
+    d_weights, d_states = tape.gradient(loss, [[weight.value for weight in layer.trainable_weights], states])
+    assert len(d_weights) == 2
+    assert all(np.abs(np.array(gradient)).max() > 1e-3 for gradient in d_weights)
+    num_layers = NUM_LAYERS[pooling]
+    assert [gradient is not None for gradient in d_states] == [i > BLOCKS - num_layers for i in range(BLOCKS + 1)]
 
 
 @pytest.mark.parametrize("pooling", ["concat_last_four", "weighted_sum_all"])

@@ -58,36 +58,23 @@ def test_kernels_start_from_a_truncated_normal():
     dense.build((None, 1000))
     kernel = np.array(dense.kernel)
     assert np.abs(kernel).max() <= 0.04
-    # The cut at two standard deviations takes 0.02 down to 0.0176.
+    # Truncation at two standard deviations reduces 0.02 to 0.0176.
     assert kernel.std() == pytest.approx(0.0176, rel=0.01)
     assert not np.array(dense.bias).any()
 
 
-def test_attention_scores_are_masked_probabilities():
+def test_attention_scores_are_masked_probabilities_and_do_not_change_outputs():
     mask = np.tril(np.ones([5, 5], bool))[None]
-    layer = SelfAttention(2, seed=1)
-    output, scores = layer(HIDDEN, mask, return_attention_scores=True)
-    assert output.shape == (2, 5, 8)
-    np.testing.assert_allclose(np.sum(scores, axis=-1), 1.0, rtol=1e-6)
-    assert not np.array(scores)[:, :, ~mask[0]].any()
-
-
-def test_returning_attention_scores_does_not_change_outputs():
     layer = SelfAttention(2, attention_probs_dropout_prob=0.0, seed=1)
-    mask = np.tril(np.ones([5, 5], bool))[None]
     for training in (False, True):
-        output, _ = layer(HIDDEN, mask, training=training, return_attention_scores=True)
+        output, scores = layer(HIDDEN, mask, training=training, return_attention_scores=True)
         np.testing.assert_allclose(layer(HIDDEN, mask, training=training), output, rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(np.sum(scores, axis=-1), 1.0, rtol=1e-6)
+        assert not np.array(scores)[:, :, ~mask[0]].any()
 
 
 def test_a_row_without_keys_is_finite():
-    layer = SelfAttention(2, seed=1)
-    assert np.isfinite(layer(HIDDEN, np.zeros([2, 1, 5], bool))).all()
-
-
-def test_heads_must_divide_the_hidden_size():
-    with pytest.raises(ValueError, match="multiple of num_attention_heads, got 8 and 3"):
-        SelfAttention(3)(HIDDEN, MASK)
+    assert np.isfinite(SelfAttention(2, seed=1)(HIDDEN, np.zeros([2, 1, 5], bool))).all()
 
 
 def test_position_ids_are_used():
@@ -99,7 +86,9 @@ def test_position_ids_are_used():
     assert np.abs(by_default - backwards).max() > 0.1
 
 
-def test_input_longer_than_the_positions():
+def test_rejects_invalid_sizes():
+    with pytest.raises(ValueError, match="multiple of num_attention_heads, got 8 and 3"):
+        SelfAttention(3)(HIDDEN, MASK)
     with pytest.raises(ValueError, match="5 tokens long, but the model has positions for 4"):
         Embeddings(7, 8, max_position_embeddings=4)(IDS, IDS)
 

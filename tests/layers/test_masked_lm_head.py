@@ -1,5 +1,3 @@
-"""The head of masked words computes what its definition says, in float32 where it counts."""
-
 import numpy as np
 import tensorflow as tf
 
@@ -9,7 +7,7 @@ VOCAB, HIDDEN, POSITIONS = 11, 8, 5
 
 
 def random_head(**arguments):
-    """A head with random weights, and random inputs."""
+    """Returns a head with random weights, and random inputs."""
     generator = np.random.default_rng(0)
     head = MaskedLMHead(VOCAB, seed=1, **arguments)
     hidden = generator.normal(size=[POSITIONS, HIDDEN]).astype("float32")

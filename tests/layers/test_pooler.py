@@ -4,7 +4,7 @@ import tensorflow as tf
 from keras_bert.layers.pooler import gather_positions
 
 
-def test_a_position_given_twice_counts_twice():
+def test_a_position_gathered_twice_counts_twice():
     hidden = tf.Variable(np.arange(24.0).reshape([2, 3, 4]))
     with tf.GradientTape() as tape:
         chosen = gather_positions(hidden, tf.constant([[2, 2], [0, 1]]))

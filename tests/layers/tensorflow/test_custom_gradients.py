@@ -15,8 +15,8 @@ from keras_bert.layers.tensorflow.custom_gradients import (
 
 
 @custom_gradient
-def tripled(x):
-    """The square, whose gradient says that it was asked: three times what it should be."""
+def square(x):
+    """Has three times its real gradient, to be recognized."""
     return x * x, lambda upstream: 6.0 * x * upstream
 
 
@@ -40,7 +40,7 @@ def test_graphs_do_not_outlive_their_functions(jit_compile):
     def gradient(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = tripled(x)
+            y = square(x)
         return tape.gradient(y, x)
 
     known = set(gradient_registry.list())
@@ -54,33 +54,27 @@ def test_graphs_do_not_outlive_their_functions(jit_compile):
     assert not own & set(gradient_registry.list())
 
 
-def test_a_gradient_that_is_asked_for_later():
-    # Of a function that was traced without a tape, the gradient is built when one is wanted.
-    function = tf.function(lambda x: tripled(x) + 1.0)
+def test_gradients_are_built_at_once_or_on_demand():
+    x = tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        y = square(x)
+    assert float(tape.gradient(y, x)) == 18.0
+    # A function that was traced without a tape builds its gradient later.
+    function = tf.function(lambda x: square(x) + 1.0)
     assert float(function(tf.constant(2.0))) == 5.0
     gc.collect()
     with tf.GradientTape() as tape:
-        x = tf.Variable(3.0)
         y = function(x) + function(tf.constant(2.0))
     assert float(tape.gradient(y, x)) == 18.0
 
 
-def test_a_gradient_at_once():
-    with tf.GradientTape() as tape:
-        x = tf.Variable(3.0)
-        y = tripled(x)
-    assert float(tape.gradient(y, x)) == 18.0
-
-
-def test_gradients_are_handed_on_unchanged():
+@pytest.mark.parametrize("wrap", [lambda function: function, tf.function])
+def test_first_order_gradients_are_unchanged_and_not_differentiable(wrap):
     one, two = first_order_only(tf.constant([1.0, 2.0]), tf.constant(3.0))
     np.testing.assert_array_equal(one, [1.0, 2.0])
     assert float(two) == 3.0
     assert float(first_order_only(tf.constant(4.0))) == 4.0
 
-
-@pytest.mark.parametrize("wrap", [lambda function: function, tf.function])
-def test_differentiating_them_raises(wrap):
     @wrap
     def derivative(x):
         with tf.GradientTape() as tape:
@@ -93,11 +87,8 @@ def test_differentiating_them_raises(wrap):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_sum_of_many_rows_is_not_rounded_on_the_way(dtype):
+def test_sum_over_rows_accumulates_in_float32(dtype):
     # Added one by one in bfloat16 the second column would stay at 256.
     matrix = tf.cast(np.stack([np.arange(2048) % 2, np.ones(2048)], axis=1), dtype)
     np.testing.assert_array_equal(tf.cast(sum_over_rows(matrix), tf.float32), [1024.0, 2048.0])
-
-
-def test_a_sum_of_no_rows():
     np.testing.assert_array_equal(sum_over_rows(tf.ones([0, 3])), [0.0, 0.0, 0.0])

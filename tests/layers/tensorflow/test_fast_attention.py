@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from keras_bert.layers.tensorflow.fast_attention import attend
 from keras_bert.layers.tensorflow.fast_dropout import keep_mask
+from tests.layers.tensorflow.derivatives import second_derivative, value_and_gradients
 
 BATCH, LENGTH, HEADS, HEAD_SIZE = 3, 7, 2, 4
 HIDDEN = HEADS * HEAD_SIZE
@@ -12,7 +13,7 @@ ROWS = {"one row": 1, "all rows": LENGTH}
 
 
 def plain(projected, masked_scores, rate):
-    """Attention as its definition says it, with the same draws."""
+    """Computes attention by its definition, with the same dropout."""
     parts = tf.reshape(projected, [BATCH, LENGTH, 3, HEADS, HEAD_SIZE])
     query, key, value = (tf.transpose(parts[:, :, i], [0, 2, 1, 3]) for i in range(3))
     scores = tf.matmul(query, key, transpose_b=True) / HEAD_SIZE**0.5 + masked_scores
@@ -31,21 +32,18 @@ def arguments(dtype, rows):
     generator = np.random.default_rng(0)
     projected = generator.normal(size=[BATCH, LENGTH, 3 * HIDDEN])
     masked_scores = np.where(generator.random([BATCH, 1, rows, LENGTH]) < 0.3, -10000.0, 0.0)
-    masked_scores[..., 0] = 0.0  # each position sees one key at least
+    masked_scores[..., 0] = 0.0  # each position sees at least one key
     d_context = generator.normal(size=[BATCH, LENGTH, HIDDEN])
     return [tf.constant(part, dtype) for part in (projected, masked_scores, d_context)]
 
 
 def value_and_gradient(function, projected, masked_scores, d_context, rate):
-    with tf.GradientTape() as tape:
-        tape.watch(projected)
-        context = function(projected, masked_scores, rate)
-    return context, tape.gradient(context, projected, output_gradients=d_context)
+    return value_and_gradients(lambda x: function(x, masked_scores, rate), projected, d_context)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_equals_what_tensorflow_derives(rows, rate):
+def test_equals_tensorflows_gradients(rows, rate):
     expected = value_and_gradient(plain, *arguments("float64", rows), rate)
     for found, exact in zip(value_and_gradient(fast, *arguments("float32", rows), rate), expected, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-6, atol=2e-6 * np.abs(exact).max())
@@ -54,7 +52,7 @@ def test_equals_what_tensorflow_derives(rows, rate):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_low_precision_is_as_near_as_its_rounding(rows, rate, dtype):
+def test_low_precision_is_as_close_as_its_rounding(rows, rate, dtype):
     low = arguments(dtype, rows)
     expected = value_and_gradient(plain, *(tf.cast(part, tf.float32) for part in low), rate)
     graph = tf.function(fast)  # in a graph TensorFlow fuses operations
@@ -72,7 +70,7 @@ def test_a_position_that_sees_nothing_is_finite(dtype):
         assert np.isfinite(tf.cast(found, tf.float32)).all()
 
 
-def test_a_graph_of_unknown_shape():
+def test_graph_of_unknown_shape():
     specs = [tf.TensorSpec([None, None, 3 * HIDDEN]), tf.TensorSpec([None, 1, None, None])]
     graph = tf.function(lambda projected, mask: fast(projected, mask, 0.4), input_signature=specs)
     *inputs, d_context = arguments("float32", LENGTH)
@@ -82,16 +80,7 @@ def test_a_graph_of_unknown_shape():
 
 
 @pytest.mark.parametrize("wrap", [lambda function: function, tf.function])
-def test_a_second_derivative_raises(wrap):
-    @wrap
-    def second_derivative(projected, masked_scores):
-        with tf.GradientTape() as outer:
-            outer.watch(projected)
-            with tf.GradientTape() as inner:
-                inner.watch(projected)
-                context = fast(projected, masked_scores, 0.0)
-            slope = inner.gradient(context, projected)
-        return outer.gradient(slope, projected)
-
+def test_second_derivatives_raise(wrap):
+    projected, masked_scores, _ = arguments("float32", 1)
     with pytest.raises(Exception, match="only first derivatives"):
-        second_derivative(*arguments("float32", 1)[:2])
+        wrap(lambda x: second_derivative(lambda x: fast(x, masked_scores, 0.0), x))(projected)

@@ -15,7 +15,7 @@ def test_gradient_passes_through_what_was_kept():
     np.testing.assert_array_equal(tape.gradient(y, x), np.where(y == 0, 0.0, 2.0))
 
 
-# 0.25 needs no rounding of the threshold; the others do, 0.001 and 0.999 at the ends of what 8 bits tell.
+# The threshold is rounded except for 0.25; 0.001 and 0.999 are at the ends of what 8 bits represent.
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999])
 def test_rate(rate):
     keep = keep_mask(tf.constant([40_000, 100]), rate, SEED).numpy()

@@ -1,5 +1,3 @@
-"""Activations computed again for the gradient."""
-
 import gc
 import weakref
 
@@ -17,7 +15,7 @@ MASK = tf.ones([2, 1, 5], tf.bool)
 
 
 def run(gradient_checkpointing, compiled=False):
-    """Loss, gradients, and all variables afterwards, of a block that is used twice with much dropout."""
+    """Returns loss, gradients, and all variables afterwards, of a block that is used twice with much dropout."""
     block = TransformerBlock(2, 16, seed=1, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
     block.build((None, None, 8))
 
@@ -57,23 +55,21 @@ def test_the_forward_pass_runs_twice_only_where_it_is_recomputed():
     assert calls == [True, True]
 
 
-def test_an_encoder_trains_alike():
+def test_an_encoder_has_the_same_gradients():
     results = []
     for gradient_checkpointing in (False, True):
-        classifier = toy_classifier(
-            encoder_arguments={"gradient_checkpointing": gradient_checkpointing, "num_hidden_layers": 2}
-        )
+        arguments = {"gradient_checkpointing": gradient_checkpointing, "num_hidden_layers": 2}
+        classifier = toy_classifier(encoder_arguments=arguments)
         ids = classifier.preprocessor(["a good film", "bad"])
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(classifier(ids, training=True) ** 2)
-        gradients = tape.gradient(loss, classifier.trainable_variables)
-        results.append([tf.convert_to_tensor(gradient).numpy() for gradient in gradients])
+        results.append(map(tf.convert_to_tensor, tape.gradient(loss, classifier.trainable_variables)))
         assert classifier.encoder.get_config()["gradient_checkpointing"] is gradient_checkpointing
     for kept, recomputed in zip(*results, strict=True):
         np.testing.assert_allclose(kept, recomputed, atol=1e-6)
 
 
-def test_its_graph_does_not_outlive_the_function():
+def test_graphs_do_not_outlive_their_functions():
     block = TransformerBlock(2, 16, seed=1)
     block.build((None, None, 8))
 
@@ -91,7 +87,7 @@ def test_its_graph_does_not_outlive_the_function():
     assert graph() is None
 
 
-def test_a_gradient_that_is_no_number_stays_so():
+def test_nan_gradients_are_passed_on():
     layer = keras.layers.Dense(1)
     layer.build((None, 1))
 
