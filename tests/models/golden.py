@@ -1,4 +1,4 @@
-"""Inputs and checkpoints of Hugging Face's tiny models, whose outputs are stored as goldens."""
+"""Inputs and checkpoints of Hugging Face's models, whose outputs are stored as goldens."""
 
 import shutil
 
@@ -8,17 +8,14 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in ran
 
 
 def read_ids(folder, prefix=""):
-    """The stored inputs of the goldens in a folder, by this package's names."""
+    """Returns the inputs of the goldens in a folder, by this package's names."""
     inputs = np.load(folder / "inputs.npz")
-    return {
-        "token_ids": inputs[f"{prefix}input_ids"],
-        "segment_ids": inputs[f"{prefix}token_type_ids"],
-        "padding_mask": inputs[f"{prefix}attention_mask"],
-    }
+    names = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+    return {name: inputs[prefix + stored] for name, stored in names.items()}
 
 
 def copy_checkpoint(golden, folder):
-    """Copies a checkpoint, and adds a vocabulary of 200 words."""
+    """Copies a tiny checkpoint, and adds a vocabulary of 200 words."""
     for name in ("config.json", "model.safetensors"):
         shutil.copyfile(golden / name, folder / name)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.models.golden import read_ids
+
 
 class _Blocked(importlib.abc.MetaPathFinder):
     """Makes TensorFlow look as if it were not installed."""
@@ -23,29 +25,20 @@ def main(golden, weights_file):
     import keras_bert
 
     assert keras.backend.backend() == "jax"
-    largest = 0.0
-    for activation in ("gelu_new",):  # one of the two: compiling takes most of the time
-        encoder = keras_bert.BertEncoder.from_checkpoint(Path(golden) / activation / "sequence_classification")
-        inputs = np.load(Path(golden) / "inputs.npz")
-        expected = np.load(Path(golden) / activation / "sequence_classification" / "outputs.npz")
-        ids = {
-            "token_ids": inputs["input_ids"],
-            "segment_ids": inputs["token_type_ids"],
-            "padding_mask": inputs["attention_mask"],
-        }
-        outputs = encoder(ids, return_hidden_states=True, return_attention_scores=True)
-        pairs = [(outputs["hidden_states"][i], expected[f"hidden_state_{i}"]) for i in range(3)]
-        pairs += [(outputs["attention_scores"][i], expected[f"attention_{i}"]) for i in range(2)]
-        pairs += [(outputs["pooled_output"], expected["pooled"])]
-        largest = max(largest, *(float(np.abs(np.array(ours) - theirs).max()) for ours, theirs in pairs))
+    folder = Path(golden) / "gelu_new" / "sequence_classification"
+    ids, expected = read_ids(Path(golden)), np.load(folder / "outputs.npz")
+    encoder = keras_bert.BertEncoder.from_checkpoint(folder)
+    outputs = encoder(ids, return_hidden_states=True, return_attention_scores=True)
     extractor = keras_bert.BertFeatureExtractor(
         encoder, layers=[0, 1, 2], combine="stack", pooling="cls", normalize=False
     )
-    for i in range(3):
-        difference = np.array(extractor(ids))[:, i] - expected[f"hidden_state_{i}"][:, 0]
-        largest = max(largest, float(np.abs(difference).max()))
-    vectors = extractor.embed(ids)
-    np.testing.assert_allclose(vectors[:, 0], expected["hidden_state_0"][:, 0], atol=1e-5)
+    vectors = np.array(extractor(ids))
+    states = [expected[f"hidden_state_{i}"] for i in range(3)]
+    pairs = [*zip(outputs["hidden_states"], states, strict=True), (outputs["pooled_output"], expected["pooled"])]
+    pairs += [(outputs["attention_scores"][i], expected[f"attention_{i}"]) for i in range(2)]
+    pairs += [(vectors[:, i], states[i][:, 0]) for i in range(3)]
+    largest = max(float(np.abs(np.array(ours) - theirs).max()) for ours, theirs in pairs)
+    np.testing.assert_allclose(extractor.embed(ids)[:, 0], states[0][:, 0], atol=1e-5)
     encoder(ids, training=True)  # dropout
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)
@@ -63,15 +56,14 @@ def main(golden, weights_file):
 
 
 def _train_on_ids(encoder, ids):
-    """Trains, evaluates and predicts by Keras on ids; texts need TensorFlow."""
+    """Trains by Keras on ids; texts need TensorFlow."""
     import keras
 
     import keras_bert
 
     classifier = keras_bert.BertClassifier(encoder, ["no", "yes"], seed=1)
     classifier.compile(keras.optimizers.Adam(1e-3))
-    rows = len(ids["token_ids"])
-    labels = ["no", "yes"] * (rows // 2) + ["no"] * (rows % 2)
+    labels = ["no" if row % 2 == 0 else "yes" for row in range(len(ids["token_ids"]))]
     history = classifier.fit(ids, labels, verbose=0, class_weight={"no": 2.0})
     assert np.isfinite(history.history["loss"]).all()
     for method in (lambda: classifier.fit(["a text"], ["no"]), lambda: classifier.predict(["a text"])):
@@ -80,23 +72,21 @@ def _train_on_ids(encoder, ids):
         except ValueError as error:
             assert "texts are tokenized by TensorFlow" in str(error)
         else:
-            raise AssertionError("texts were taken")
+            raise AssertionError("texts were accepted")
 
 
 def _composed_encoders():
     import keras_bert
 
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "seed": 1}
-    left, right = (
-        keras_bert.BertEncoder(**sizes, attention_direction=direction)
-        for direction in ("left_to_right", "right_to_left")
-    )
-    yield keras_bert.TwoDirectionEncoder(left, right)
+    directions = ("left_to_right", "right_to_left")
+    parts = [keras_bert.BertEncoder(**sizes, attention_direction=direction) for direction in directions]
+    yield keras_bert.TwoDirectionEncoder(*parts)
     yield keras_bert.BiLstmEncoder(keras_bert.BertEncoder(**sizes, with_pooler=False), seed=1)
 
 
 def _padded(encoder, padding=0):
-    """The outputs of rows of 4 and 6 tokens, without what stands behind them."""
+    """Returns the outputs of rows of 4 and 6 tokens, without those of padding."""
     ids = np.pad([[2, 5, 6, 3, 0, 0], [2, 7, 8, 9, 5, 3]], [(0, 0), (0, padding)])
     outputs = encoder({"token_ids": ids, "padding_mask": (ids > 0).astype("int32")})
     outputs["sequence_output"] = np.array(outputs["sequence_output"])[:, :6] * (ids[:, :6] > 0)[:, :, None]

@@ -1,7 +1,4 @@
-"""Features equal the hidden states of the goldens, in every layer and by every pooling, in the caller's order."""
-
 import json
-import shutil
 
 import keras
 import numpy as np
@@ -11,9 +8,10 @@ from absl import logging
 
 import keras_bert
 from keras_bert.models.feature_extractor import BertFeatureExtractor
-from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
+from tests.models.golden import read_ids
+from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{i}" for i in range(195))]
+GOLDEN_HEAD = "sequence_classification"
 TEXTS, _ = toy_reviews(40)
 COMBINATIONS = ("stack", "concat", "sum", "mean")
 
@@ -25,7 +23,7 @@ def toy_extractor(encoder_arguments=None, **arguments):
 
 @pytest.fixture(scope="module")
 def states():
-    """Of each text by itself: the hidden states of its tokens, float32 [layers, tokens, hidden]."""
+    """The hidden states of the tokens of each text alone, float32 [layers, tokens, hidden]."""
     return [hidden_states(toy_extractor(), text) for text in TEXTS]
 
 
@@ -35,36 +33,24 @@ def hidden_states(extractor, text):
 
 
 def combined(states, layers, how):
-    """The definition, of one text's hidden states."""
-    chosen = [states[layer] for layer in layers]
-    return {
-        "stack": lambda: np.stack(chosen, axis=1),
-        "concat": lambda: np.concatenate(chosen, axis=1),
-        "sum": lambda: np.sum(chosen, axis=0),
-        "mean": lambda: np.mean(chosen, axis=0),
-    }[how]()
+    """Combines layers of one text's hidden states by definition."""
+    chosen = np.stack([states[layer] for layer in layers], axis=1)
+    forms = {"stack": chosen, "concat": chosen.reshape(len(chosen), -1), "sum": chosen.sum(1), "mean": chosen.mean(1)}
+    return forms[how]
 
 
-# The goldens.
+def test_every_layer_equals_hugging_face(shared, golden, folder):
+    ids, expected = read_ids(shared / "golden" / "hf_tiny"), np.load(golden / "outputs.npz")
 
+    def features(*arguments):
+        extractor = BertFeatureExtractor.from_checkpoint(folder, *arguments, sequence_length=24)
+        assert not extractor.checkpoint_report.random
+        return extractor.features(ids)
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
-def test_every_layer_equals_hugging_face(shared, activation, tmp_path):
-    golden = shared / "golden" / "hf_tiny"
-    folder = shutil.copytree(golden / activation / "sequence_classification", tmp_path / "model")
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    inputs, expected = np.load(golden / "inputs.npz"), np.load(folder / "outputs.npz")
-    ids = {
-        "token_ids": inputs["input_ids"],
-        "segment_ids": inputs["token_type_ids"],
-        "padding_mask": inputs["attention_mask"],
-    }
-    for number in range(3):
-        for layer in (number, number - 3):
-            extractor = BertFeatureExtractor.from_checkpoint(folder, [layer], sequence_length=24)
-            np.testing.assert_allclose(extractor.features(ids), expected[f"hidden_state_{number}"], atol=1e-5)
-    assert not extractor.checkpoint_report.random
-    stacked = BertFeatureExtractor.from_checkpoint(folder, [-1, 0], "stack", sequence_length=24).features(ids)
+    for layer in range(3):
+        for number in (layer, layer - 3):
+            np.testing.assert_allclose(features([number]), expected[f"hidden_state_{layer}"], atol=1e-5)
+    stacked = features([-1, 0], "stack")
     np.testing.assert_allclose(stacked[:, :, 0], expected["hidden_state_2"], atol=1e-5)
     np.testing.assert_allclose(stacked[:, :, 1], expected["hidden_state_0"], atol=1e-5)
 
@@ -82,21 +68,18 @@ def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
 
 def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
     golden = shared / "golden" / "minilm"
-    expected, inputs = np.load(golden / "outputs.npz"), np.load(golden / "inputs.npz")
+    expected, mask = np.load(golden / "outputs.npz"), read_ids(golden)["padding_mask"]
     texts = json.loads((golden / "texts.json").read_text())
     extractor = BertFeatureExtractor.from_preset("all_minilm_l6_v2", layers=[0, 3, 6], combine="stack")
     extractor.preprocessor.sequence_length = texts["max_length"]
     pairs = ([row["text_a"] for row in texts["inputs"]], [row["text_b"] or "" for row in texts["inputs"]])
     for row, features in enumerate(extractor.extract(pairs)):
-        length = inputs["attention_mask"][row].sum()
+        length = mask[row].sum()
         assert features.names == [token for token in texts["tokens"][row] if token != "[PAD]"]
         assert features.numbers.tolist() == list(range(length))
-        for place, layer in enumerate((0, 3, 6)):
-            of_row = expected[f"hidden_state_{layer}"][row, :length]
-            np.testing.assert_allclose(features.vectors[:, place], of_row, atol=1e-4)
-
-
-# Texts.
+        for index, layer in enumerate((0, 3, 6)):
+            states = expected[f"hidden_state_{layer}"][row, :length]
+            np.testing.assert_allclose(features.vectors[:, index], states, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +89,7 @@ def test_batches_equal_single_texts(states, combine, pooling):
     layers = [-1, 0, 1]
     extractor = toy_extractor(layers=layers, combine=combine, pooling=pooling, normalize=False)
     pool = {"mean": lambda x: x.mean(axis=0), "cls": lambda x: x[0], "max": lambda x: x.max(axis=0)}[pooling]
-    expected = np.array([pool(combined(of_text, layers, combine)) for of_text in states])
+    expected = np.array([pool(combined(text_states, layers, combine)) for text_states in states])
     found = extractor.embed(TEXTS, batch_size=16)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -135,27 +118,21 @@ def test_training_has_no_effect():
 
 def test_similarity():
     extractor = toy_extractor(normalize=False, combine="stack", layers=[-1, -2])
-    a, b = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
-    found = extractor.similarity(a, b)
-    assert found.shape == (2, 3)
-    left, right = (extractor.embed(texts).reshape([len(texts[0] if texts is a else b), -1]) for texts in (a, b))
+    pairs, texts = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
+    left, right = extractor.embed(pairs).reshape([2, -1]), extractor.embed(texts).reshape([3, -1])
     expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in right] for x in left]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(np.diag(extractor.similarity(b, b)), 1, atol=1e-5)
-
-
-# Pieces and words.
+    np.testing.assert_allclose(extractor.similarity(pairs, texts), expected, atol=1e-5)
+    np.testing.assert_allclose(np.diag(extractor.similarity(texts, texts)), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("combine", COMBINATIONS)
 def test_wordpieces_of_batches_equal_single_texts(states, combine):
     extractor = toy_extractor(layers=[-2, -1], combine=combine)
     found = extractor.extract(TEXTS, batch_size=16)
-    assert len(found) == len(TEXTS)
-    pieces = extractor.preprocessor.tokenizer.tokens(TEXTS).to_list()
-    for features, names, of_text in zip(found, pieces, states, strict=True):
+    wordpieces = extractor.preprocessor.tokenizer.tokens(TEXTS).to_list()
+    for features, names, text_states in zip(found, wordpieces, states, strict=True):
         assert features.names == ["[CLS]", *(name.decode() for name in names), "[SEP]"]
-        np.testing.assert_allclose(features.vectors, combined(of_text, [-2, -1], combine), atol=1e-5)
+        np.testing.assert_allclose(features.vectors, combined(text_states, [-2, -1], combine), atol=1e-5)
 
 
 def test_word_pooling():
@@ -174,9 +151,9 @@ def test_words_of_pairs():
     pairs = (["goodly film", "", "plot"], ["the plot", "was bad", ""])
     found = extractor.extract(pairs, "words")
     assert [features.names for features in found] == [["goodly", "film", "the", "plot"], ["was", "bad"], ["plot"]]
-    states = [np.array(extractor.features(extractor.preprocessor(([a], [b]))))[0] for a, b in zip(*pairs, strict=True)]
-    for features, of_tokens, places in zip(found, states, ([1, 3, 5, 6], [2, 3], [1]), strict=True):
-        np.testing.assert_allclose(features.vectors, of_tokens[places], atol=1e-5)
+    for features, a, b, positions in zip(found, *pairs, ([1, 3, 5, 6], [2, 3], [1]), strict=True):
+        states = np.array(extractor.features(extractor.preprocessor(([a], [b]))))[0]
+        np.testing.assert_allclose(features.vectors, states[positions], atol=1e-5)
 
 
 def test_omits_words_without_wordpieces(monkeypatch):
@@ -205,9 +182,6 @@ def test_bfloat16():
     found = low.embed(TEXTS)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, extractor.embed(TEXTS), atol=0.05)
-
-
-# A model like the others.
 
 
 def test_export_of_pairs_in_bfloat16(tmp_path):
@@ -244,13 +218,10 @@ def test_has_only_the_encoders_weights():
     assert model(extractor.preprocessor(TEXTS[:2])).shape == (2, 1)
 
 
-# What cannot be.
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"layers": []}, "at least one number, got \\[\\]"),
+        ({"layers": []}, r"at least one number, got \[\]"),
         ({"layers": "-1"}, "at least one number, got '-1'"),
         ({"layers": -1}, "at least one number, got -1"),
         ({"layers": [-1, 3]}, r"from 0 \(the embeddings\) to 2 .* from -1 .* to -3; got 3"),
@@ -270,18 +241,17 @@ def test_rejects_invalid_arguments(arguments, message):
 
 def test_rejects_invalid_inputs():
     extractor = toy_extractor()
-    with pytest.raises(ValueError, match="unit must be one of"):
-        extractor.extract(["a"], "letters")
-    with pytest.raises(ValueError, match="unknown word_pooling 'last'"):
-        extractor.extract(["a"], "words", "last")
-    with pytest.raises(ValueError, match=r"must be a list of texts, got a single one"):
-        extractor.extract("a text")
-    with pytest.raises(ValueError, match=r"must be a list of texts, got a single one"):
+    for arguments, message in (
+        ((["a"], "letters"), "unit must be one of"),
+        ((["a"], "words", "last"), "unknown word_pooling 'last'"),
+        (("a text",), "must be a list of texts, got a single one"),
+        (([],), "there are no"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            extractor.extract(*arguments)
+    with pytest.raises(ValueError, match="must be a list of texts, got a single one"):
         extractor.embed("a text")
-    with pytest.raises(ValueError, match="there are no"):
-        extractor.extract([])
     without = BertFeatureExtractor(toy_encoder())
     with pytest.raises(ValueError, match="this BertFeatureExtractor has no preprocessor"):
         without.extract(["a"])
     assert without.embed({"token_ids": np.array([[2, 5, 3]]), "padding_mask": np.ones([1, 3], int)}).shape == (1, 16)
-    assert len(VOCABULARY) == without.encoder.vocab_size

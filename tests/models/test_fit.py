@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.data.batching import BUCKET_STEP, BatchPlan, training_batches
-from keras_bert.training.loss import mean_loss_weights
 from keras_bert.training.step import TrainStep
 from tests.models.small_heads import HEADS, make_data, make_head, train_by_trainer, trained_weights
 
@@ -44,18 +42,9 @@ def test_keras_arguments_and_methods_take_texts(kind, tmp_path):
         keras.callbacks.EarlyStopping(monitor="val_loss", patience=5),
         keras.callbacks.ModelCheckpoint(tmp_path / "best.weights.h5", save_weights_only=True),
     ]
-    history = head.fit(
-        x,
-        y,
-        batch_size=BATCH_SIZE,
-        epochs=2,
-        verbose=0,
-        validation_split=0.2,
-        sample_weight=weights,
-        class_weight=class_weight,
-        callbacks=callbacks,
-    )
-    assert len(history.history["val_loss"]) == 2
+    weighting = {"sample_weight": weights, "class_weight": class_weight}
+    options = {"batch_size": BATCH_SIZE, "epochs": 2, "verbose": 0, "validation_split": 0.2, "callbacks": callbacks}
+    assert len(head.fit(x, y, **weighting, **options).history["val_loss"]) == 2
     evaluated = head.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
     assert np.isfinite(evaluated["loss"])
     outputs = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0))
@@ -75,13 +64,10 @@ def test_any_keras_optimizer_gets_dense_gradients_of_the_weighted_mean(optimizer
     head, other = compiled("single_label", optimizer), make_head("single_label")
     before = trained_weights(head)
     head.fit(x, y, batch_size=8, verbose=0, shuffle=False)
-    examples = other.tokenize(x, y)
-    inputs, labels = examples.batch(tf.range(8))
+    batch, ones = other.tokenize(x, y).batch(tf.range(8)), {"loss": tf.constant(8.0)}
     step = TrainStep(other, keras_bert.BertAdamW(0.0), seed=1)
-    ones = {"loss": tf.constant(8.0)}
-    gradients, _, _ = step._gradients((inputs, labels), ones, tf.constant(0), tf.constant(0), tf.ones([]))
-    reference = keras.optimizers.get(optimizer)
-    reference.apply(gradients, other.trainable_variables)
+    gradients, _, _ = step._gradients(batch[:2], ones, tf.constant(0), tf.constant(0), tf.ones([]))
+    keras.optimizers.get(optimizer).apply(gradients, other.trainable_variables)
     np.testing.assert_allclose(trained_weights(head), trained_weights(other), rtol=0, atol=1e-6)
     assert np.abs(trained_weights(head) - before).max() > 1e-4
 
@@ -89,16 +75,13 @@ def test_any_keras_optimizer_gets_dense_gradients_of_the_weighted_mean(optimizer
 def test_one_epoch_three_times_is_three_epochs():
     x, y = make_data("single_label")
     weights = []
-    for epochs in ([3], [1, 1, 1]):
+    for calls in ([{"epochs": 3}], [{"epochs": 1}] * 3, [{"epochs": 1}, {"epochs": 3, "initial_epoch": 1}]):
         head = compiled("single_label")
-        for number in epochs:
-            head.fit(x, y, batch_size=BATCH_SIZE, epochs=number, verbose=0)
+        for call in calls:
+            head.fit(x, y, batch_size=BATCH_SIZE, verbose=0, **call)
         weights.append(trained_weights(head))
-    head = compiled("single_label")
-    head.fit(x, y, batch_size=BATCH_SIZE, epochs=1, verbose=0)
-    head.fit(x, y, batch_size=BATCH_SIZE, epochs=3, initial_epoch=1, verbose=0)
     np.testing.assert_array_equal(weights[0], weights[1])
-    np.testing.assert_array_equal(weights[0], trained_weights(head))
+    np.testing.assert_array_equal(weights[0], weights[2])
 
 
 def test_backup_and_restore_resumes_to_the_same_weights(tmp_path):
@@ -107,23 +90,14 @@ def test_backup_and_restore_resumes_to_the_same_weights(tmp_path):
             if epoch == 2:
                 raise KeyboardInterrupt
 
-    x, y = make_data("single_label")
-    whole = compiled("single_label")
-    whole.fit(x, y, batch_size=BATCH_SIZE, epochs=3, verbose=0)
+    def fit(*callbacks):
+        head = compiled("single_label")
+        head.fit(*make_data("single_label"), batch_size=BATCH_SIZE, epochs=3, verbose=0, callbacks=callbacks)
+        return trained_weights(head)
+
     with pytest.raises(KeyboardInterrupt):
-        compiled("single_label").fit(
-            x,
-            y,
-            batch_size=BATCH_SIZE,
-            epochs=3,
-            verbose=0,
-            callbacks=[keras.callbacks.BackupAndRestore(tmp_path), Stop()],
-        )
-    resumed = compiled("single_label")
-    resumed.fit(
-        x, y, batch_size=BATCH_SIZE, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(tmp_path)]
-    )
-    np.testing.assert_array_equal(trained_weights(resumed), trained_weights(whole))
+        fit(keras.callbacks.BackupAndRestore(tmp_path), Stop())
+    np.testing.assert_array_equal(fit(keras.callbacks.BackupAndRestore(tmp_path)), fit())
 
 
 @pytest.mark.slow
@@ -140,30 +114,22 @@ def test_jit_compile_trains_the_same_weights():
 
 def test_a_fit_on_other_data_has_its_own_divisor():
     x, y = make_data("single_label")
-    head, other = compiled("single_label"), make_head("single_label")
+    head, other = compiled("single_label", keras_bert.BertAdamW(RATE, clip_norm=1e-3)), make_head("single_label")
     optimizer = keras_bert.BertAdamW(RATE, clip_norm=1e-3)
-    head.compile(optimizer)
-    head.fit(x, y, batch_size=BATCH_SIZE, verbose=0)
-    head.fit(x[:9], y[:9], batch_size=BATCH_SIZE, verbose=0)
-    step_optimizer = keras_bert.BertAdamW(RATE, clip_norm=1e-3)
-    done = 0
-    for epoch, (texts, labels) in enumerate([(x, y), (x[:9], y[:9])]):
-        examples = other.tokenize(texts, labels)
-        plan = BatchPlan(examples.lengths, BATCH_SIZE, bucket_step=BUCKET_STEP, seed=1)
-        step = TrainStep(other, step_optimizer, seed=1, mean_loss_weights=mean_loss_weights(other, examples, plan))
-        batches = training_batches(examples, plan).skip(epoch * plan.batches_per_epoch)
-        step.run(iter(batches), done, plan.batches_per_epoch)
-        done += plan.batches_per_epoch
-    np.testing.assert_allclose(trained_weights(head), trained_weights(other), rtol=0, atol=1e-6)
+    for epoch, part in enumerate((slice(None), slice(9))):
+        head.fit(x[part], y[part], batch_size=BATCH_SIZE, verbose=0)
+        examples = other.tokenize(x[part], y[part])
+        expected = train_by_trainer(other, examples, 1, BATCH_SIZE, optimizer, first_epoch=epoch)
+    np.testing.assert_allclose(trained_weights(head), expected, rtol=0, atol=1e-6)
 
 
-def test_pandas_columns_are_taken_like_dicts():
+def test_pandas_columns_are_read_like_dicts():
     x, y = make_data("single_label")
     frame = pandas.DataFrame({"text": x, "label": y})
     head = compiled("single_label")
     expected = head.evaluate(x, y, verbose=0)
-    for given in ((frame,), (frame[["text"]], frame["label"]), (frame["text"], frame["label"])):
-        np.testing.assert_allclose(head.evaluate(*given, verbose=0), expected, rtol=1e-6)
+    for arguments in ((frame,), (frame[["text"]], frame["label"]), (frame["text"], frame["label"])):
+        np.testing.assert_allclose(head.evaluate(*arguments, verbose=0), expected, rtol=1e-6)
     np.testing.assert_allclose(head.predict(frame["text"], verbose=0), head.predict(x, verbose=0))
     head.fit(frame, validation_data=frame, verbose=0)
     questions, answers = make_data("span_labeler", 6)
@@ -183,11 +149,10 @@ def test_pairs_and_generators():
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_nothing_to_predict(kind):
+def test_predict_of_no_texts(kind):
     x, _ = make_data(kind, 2)
-    head = make_head(kind)
     empty = {name: [] for name in x} if isinstance(x, dict) and "token_ids" not in x else []
-    for output in keras.tree.flatten(head.predict(empty, verbose=0)):
+    for output in keras.tree.flatten(make_head(kind).predict(empty, verbose=0)):
         assert output.shape[0] == 0
 
 
@@ -196,13 +161,7 @@ def test_nothing_to_predict(kind):
     [
         ("single_label", "a text", ["positive"], {}, r"got a single one; pass \['a text'\]"),
         ("single_label", [3, 4], [0, 1], {}, "BertClassifier takes texts .* got"),
-        (
-            "regression",
-            ["a", "b"],
-            [0.0, 1.0],
-            {"class_weight": {0: 1.0}},
-            "class_weight needs labels that are classes",
-        ),
+        ("regression", ["a"], [0.0], {"class_weight": {0: 1.0}}, "class_weight needs labels that are classes"),
         ("multiple_choice", ["a film"], [0], {}, "takes texts .*with prompt and choices"),
         ("span_labeler", {"question": ["a"]}, None, {}, "with question and context"),
         ("span_labeler", {"question": ["a"], "context": ["b"]}, None, {}, "there are no labels"),
@@ -211,10 +170,10 @@ def test_nothing_to_predict(kind):
         ("single_label", ["a"], ["positive"], {"validation_split": 0.5}, "leaves one of the two parts empty"),
     ],
 )
-def test_data_that_do_not_fit(kind, x, y, arguments, message):
+def test_rejects_invalid_data(kind, x, y, arguments, message):
     with pytest.raises(ValueError, match=message):
         compiled(kind).fit(x, y, verbose=0, **arguments)
 
 
-def test_keras_still_has_the_private_hook_that_is_overridden():
+def test_keras_has_the_overridden_private_method():
     assert callable(keras.Model._maybe_symbolic_build), "Keras changed: see BertHead._maybe_symbolic_build"

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_goldens_hold_on_jax_where_tensorflow_is_absent(shared, tmp_path):
+def test_equals_goldens_on_jax_without_tensorflow(shared, tmp_path):
     if importlib.util.find_spec("jax") is None:
         pytest.skip("JAX is not installed; pip install jax")
     run = subprocess.run(

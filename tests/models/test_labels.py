@@ -2,14 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keras_bert.models.labels import (
-    MULTI_LABEL,
-    REGRESSION,
-    SINGLE_LABEL,
-    class_weight_list,
-    encode_labels,
-    label_names,
-)
+from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from keras_bert.models.labels import class_weight_list, encode_labels, label_names
 
 NAMES = ["a", "b", "c"]
 
@@ -53,12 +47,12 @@ def test_encoding(values, problem_type, expected):
         ([[1.0], [1.0, 2.0]], REGRESSION, "rows of different lengths"),
     ],
 )
-def test_bad_labels(values, problem_type, message):
+def test_rejects_invalid_labels(values, problem_type, message):
     with pytest.raises(ValueError, match=message):
         encode_labels(values, NAMES, problem_type)
 
 
-def test_numbers_are_refused_where_names_look_like_other_numbers():
+def test_rejects_numbers_where_names_look_like_other_numbers():
     with pytest.raises(ValueError, match=r"label names .* look like numbers, so that 1 may be a name or a position"):
         encode_labels([1, 2], ["1", "2"], SINGLE_LABEL)
     assert encode_labels(["1", "2"], ["1", "2"], SINGLE_LABEL).tolist() == [0, 1]
@@ -70,7 +64,7 @@ def test_many_labels_take_linear_time():
     assert encode_labels(names, names, SINGLE_LABEL)[-1] == 99_999  # a quadratic algorithm takes minutes
 
 
-def test_names():
+def test_label_names():
     assert label_names(2, SINGLE_LABEL) == ["0", "1"]
     assert label_names(None, REGRESSION) == ["value"]
     assert label_names(("x", "y"), MULTI_LABEL) == ["x", "y"]

@@ -4,24 +4,14 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.models.multiple_choice import BertMultipleChoice, serving_signatures
-from tests.models.golden import copy_checkpoint, read_ids
+from tests.models.golden import read_ids
 from tests.toys import toy_encoder, toy_preprocessor
 
+GOLDEN_HEAD = "multiple_choice"
 QUESTIONS = {
     "prompt": ["the film was", "a plot", ""],
     "choices": [["good", "bad , and dull", "fine"], ["the film .", "", "lovely"], ["bad", "a good film", "poor"]],
 }
-
-
-@pytest.fixture(params=["gelu", "gelu_new"])
-def golden(shared, request):
-    return shared / "golden" / "hf_tiny" / request.param / "multiple_choice"
-
-
-@pytest.fixture
-def folder(golden, tmp_path):
-    """A Hugging Face folder with a layer for choices and a vocabulary of 200 words."""
-    return copy_checkpoint(golden, tmp_path)
 
 
 def toy_model(**arguments):
@@ -36,7 +26,7 @@ def test_logits_equal_hugging_face(shared, golden, folder):
     assert not model.checkpoint_report.unused
 
 
-def test_scores_each_choice_independently():
+def test_scores_each_choice_independently_of_their_number():
     model = toy_model()
     logits = model.predict(QUESTIONS)
     for row, (prompt, choices) in enumerate(zip(QUESTIONS["prompt"], QUESTIONS["choices"], strict=True)):
@@ -45,12 +35,8 @@ def test_scores_each_choice_independently():
         scores = pooled @ model.score.weights[0].value + model.score.weights[1].value
         np.testing.assert_allclose(logits[row], scores[:, 0], atol=1e-5)
     assert model.choose(QUESTIONS, batch_size=2) == logits.argmax(axis=1).tolist()
-
-
-def test_accepts_any_number_of_choices():
-    model = toy_model()
     two = {"prompt": QUESTIONS["prompt"], "choices": [choices[:2] for choices in QUESTIONS["choices"]]}
-    np.testing.assert_allclose(model.predict(two), model.predict(QUESTIONS)[:, :2], atol=1e-5)
+    np.testing.assert_allclose(model.predict(two), logits[:, :2], atol=1e-5)
 
 
 def test_loss_equals_numpy():
@@ -75,67 +61,68 @@ def test_exported_questions_may_have_empty_or_fewer_choices(tmp_path):
     loaded = tf.saved_model.load(str(toy_model().export(tmp_path / "1")))
     all_empty = loaded.signatures["serving_default"](prompt=tf.constant(["a"]), choices=tf.constant([["", ""]]))
     np.testing.assert_allclose(all_empty["probabilities"], [[0.5, 0.5]], atol=1e-5)
-
-    def example(prompt, choices):
-        features = {
-            "prompt": tf.train.Feature(bytes_list=tf.train.BytesList(value=[prompt])),
-            "choices": tf.train.Feature(bytes_list=tf.train.BytesList(value=choices)),
-        }
-        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-    examples = [example(b"the film was", [b"good", b"bad", b"fine"]), example(b"a plot", [b"the film .", b"bad"])]
+    examples = []
+    for columns in (
+        {"prompt": [b"the film was"], "choices": [b"good", b"bad", b"fine"]},
+        {"prompt": [b"a plot"], "choices": [b"the film .", b"bad"]},
+    ):
+        features = {k: tf.train.Feature(bytes_list=tf.train.BytesList(value=texts)) for k, texts in columns.items()}
+        examples.append(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
     answers = loaded.signatures["examples"](examples=tf.constant(examples))
     assert (answers["probabilities"][0].numpy() > 0).all()
     assert answers["probabilities"][1, 2] == 0
 
 
 def test_serves_empty_requests_but_no_questions_without_choices():
-    signatures = serving_signatures(toy_model())
-    answers = signatures["examples"][0]({"examples": tf.constant([], tf.string)})
-    assert {name: len(values) for name, values in answers.items()} == {"choice": 0, "probabilities": 0, "text": 0}
-
-    def asked(questions):
+    signatures, message = serving_signatures(toy_model()), "each question needs a choice, and there is none"
+    for questions in (0, 1):
         texts = {"prompt": tf.fill([questions], "a"), "choices": tf.zeros([questions, 0], tf.string)}
         ids = dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), tf.zeros([questions, 0, 5], tf.int32))
-        return [("serving_default", texts), ("tokens", ids)]
+        for name, inputs in (("serving_default", texts), ("tokens", ids)):
+            if questions:
+                with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                    signatures[name][0](inputs)
+            else:
+                assert signatures[name][0](inputs)["choice"].shape == [0]
 
-    for name, inputs in asked(0):
-        assert signatures[name][0](inputs)["choice"].shape == [0]
-    for name, inputs in asked(1):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="each question needs a choice, and there is none"):
-            signatures[name][0](inputs)
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ({"prompt": ["a", "b"], "choices": [["a", "b"], ["a"]]}, None, "question 1 has"),
+        ({"prompt": ["a"], "choices": [["ab"]]}, None, "at least two"),
+        ({"prompt": ["a"], "choices": ["ab"]}, None, r"choices\[0\] must be a list of texts, got a single one"),
+        (
+            {"prompt": "ab", "choices": [["a", "b"], ["a", "b"]]},
+            None,
+            r"prompt must be a list of texts, got a single one; pass \['ab'\]",
+        ),
+        (
+            {"prompt": ["a", "b"], "choices": [["a", "b"], [None, "b"]]},
+            None,
+            r"choices\[1\]\[0\] must be a string, got None",
+        ),
+        *((QUESTIONS, [0, y, 1], f"from 0 to 2; label 1 is {y}") for y in (3, -1, 0.9, float("nan"))),
+        *((QUESTIONS, labels, r"from 0 to 2; got \[") for labels in (["0", "1", "2"], [0, None, 1])),
+        (QUESTIONS, [0, 1], "y has 2"),
+        (["a text"], None, "prompt and choices"),
+    ],
+)
+def test_rejects_invalid_questions(x, y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        toy_model().tokenize(x, y)
 
 
-def test_rejects_invalid_inputs(tmp_path):
+def test_rejects_invalid_calls(tmp_path):
     model = toy_model()
     with pytest.raises(ValueError, match="pooler"):
         BertMultipleChoice(toy_encoder(with_pooler=False))
     with pytest.raises(ValueError, match="long_texts='windows'"):
         BertMultipleChoice(toy_encoder(), toy_preprocessor(long_texts="windows"))
-    with pytest.raises(ValueError, match="question 1 has"):
-        model.tokenize({"prompt": ["a", "b"], "choices": [["a", "b"], ["a"]]})
-    with pytest.raises(ValueError, match="at least two"):
-        model.tokenize({"prompt": ["a"], "choices": [["ab"]]})
-    with pytest.raises(ValueError, match=r"choices\[0\] must be a list of texts, got a single one"):
-        model.tokenize({"prompt": ["a"], "choices": ["ab"]})
-    with pytest.raises(ValueError, match=r"prompt must be a list of texts, got a single one; pass \['ab'\]"):
-        model.choose({"prompt": "ab", "choices": [["a", "b"], ["a", "b"]]})
-    with pytest.raises(TypeError, match=r"choices\[1\]\[0\] must be a string, got None"):
-        model.choose({"prompt": ["a", "b"], "choices": [["a", "b"], [None, "b"]]})
-    for label in (3, -1, 0.9, float("nan")):
-        with pytest.raises(ValueError, match=f"from 0 to 2; label 1 is {label}"):
-            model.tokenize(QUESTIONS, [0, label, 1])
-    for labels in (["0", "1", "2"], [0, None, 1]):
-        with pytest.raises(ValueError, match=r"from 0 to 2; got \["):
-            model.tokenize(QUESTIONS, labels)
-    with pytest.raises(ValueError, match="y has 2"):
-        model.tokenize(QUESTIONS, [0, 1])
-    with pytest.raises(ValueError, match="prompt and choices"):
-        model.tokenize(["a text"])
     with pytest.raises(ValueError, match="questions, choices, length"):
         model({"token_ids": np.array([[2, 3]])})
+    model.compile()
     with pytest.raises(ValueError, match="no labels"):
-        model.compile()
         model.fit(QUESTIONS)
     with pytest.raises(ValueError, match="has no preprocessor"):
         BertMultipleChoice(toy_encoder()).export(tmp_path / "1")

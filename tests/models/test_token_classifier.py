@@ -1,28 +1,17 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
 
 from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
-from tests.models.golden import copy_checkpoint, read_ids
+from tests.models.golden import read_ids
 from tests.toys import VOCABULARY, toy_encoder, toy_reviews
 
+GOLDEN_HEAD = "token_classification"
 TAGS = ["O", "B-good", "I-good", "B-bad", "I-bad"]
 SENTENCES = [["good", "lovely", "film"], ["\u200b"], ["a", "plot", "goodly", "bad"] * 20, [".", "dull"]]
-
-
-@pytest.fixture(params=["gelu", "gelu_new"])
-def golden(shared, request):
-    return shared / "golden" / "hf_tiny" / request.param / "token_classification"
-
-
-@pytest.fixture
-def folder(golden, tmp_path):
-    """A Hugging Face folder with a layer for tags and a vocabulary of 200 words."""
-    return copy_checkpoint(golden, tmp_path)
 
 
 def preprocessor(**arguments):
@@ -53,9 +42,8 @@ def test_saves_and_loads_checkpoints_with_labels(folder, tmp_path):
     for path, variable in model.variables_by_path().items():
         np.testing.assert_array_equal(variable, variables[path])
     assert (again.labels, again.dropout.rate) == (TAGS, 0.25)
-    other = BertTokenClassifier.from_checkpoint(
-        tmp_path / "again", labels=["O", "B-a", "I-a", "B-b", "I-b"], sequence_length=32
-    )
+    names = ["O", "B-a", "I-a", "B-b", "I-b"]
+    other = BertTokenClassifier.from_checkpoint(tmp_path / "again", labels=names, sequence_length=32)
     assert any(path.startswith("token_logits/") for path in other.checkpoint_report.random)
 
 
@@ -70,26 +58,19 @@ def test_loss_ignores_unlabeled_tokens():
     assert weight == model.loss_weights(labels, weights)["loss"] == 5
 
 
-def test_tags_words_at_their_first_wordpiece():
-    model = toy_model()
-    tokenized = model.tokenize_sentences(SENTENCES)
-    logits = model.predict_logits(tokenized, batch_size=3)
-    whole = model(tokenized.windows.batch(np.arange(len(tokenized.windows)))).numpy()
-    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_positions], atol=1e-5)
-    tags = model.predict_tags(SENTENCES)
-    assert [len(of_sentence) for of_sentence in tags] == [len(words) for words in SENTENCES]
-    assert [tag for of_sentence in tags for tag in of_sentence] == [TAGS[label] for label in logits.argmax(axis=1)]
-
-
 @pytest.fixture(scope="module")
 def model():
     return toy_model()
 
 
-@pytest.fixture(scope="module")
-def signatures(model, tmp_path_factory):
-    loaded = tf.saved_model.load(str(model.export(tmp_path_factory.mktemp("export") / "1")))
-    return {"model": loaded, **loaded.signatures}  # which do not keep the model alive
+def test_tags_words_at_their_first_wordpiece(model):
+    tokenized = model.tokenize_sentences(SENTENCES)
+    logits = model.predict_logits(tokenized, batch_size=3)
+    whole = model(tokenized.windows.batch(np.arange(len(tokenized.windows)))).numpy()
+    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_positions], atol=1e-5)
+    tags = model.predict_tags(SENTENCES)
+    assert [len(sentence_tags) for sentence_tags in tags] == [len(words) for words in SENTENCES]
+    assert [tag for sentence_tags in tags for tag in sentence_tags] == [TAGS[label] for label in logits.argmax(axis=1)]
 
 
 def test_accuracy_ignores_unlabeled_tokens(tmp_path):
@@ -106,43 +87,30 @@ def test_accuracy_ignores_unlabeled_tokens(tmp_path):
     assert again.evaluate(ids, labels, verbose=0)[1] == pytest.approx(expected)
 
 
-def test_export_equals_predicted_tags_and_entities(model, signatures):
+def test_tags_of_texts_equal_those_of_words_and_entities_equal_seqeval(model):
     sentences = [text.split() for text in toy_reviews(30)[0]]
     sentences += [["good"] * 70, []]  # longer than the model, and empty
     texts = [" ".join(words) for words in sentences]
-    served = {name: values.numpy() for name, values in signatures["words"](words=tf.constant(texts)).items()}
-    expected = model.predict_tags(sentences)
-    for row, tags in enumerate(expected):
-        count = served["word_count"][row]
-        assert [tag.decode() for tag in served["tags"][row][:count]] == tags
-        assert not served["tags"][row][count:].any()
+    for text, described, tags in zip(texts, model.tag(texts), model.predict_tags(sentences), strict=True):
+        assert [word["tag"] for word in described["words"]] == tags
         found = []
-        for place in range(served["entity_count"][row]):
-            start, end = (served[f"entity_{name}_characters"][row][place] for name in ("start", "end"))
-            assert texts[row][start:end] == served["entities"][row][place].decode()
-            first, last = texts[row][:start].count(" "), texts[row][:end].count(" ")
-            found.append((served["entity_types"][row][place].decode(), first, last))
-            mean = served["scores"][row][first : last + 1].mean()
-            assert served["entity_scores"][row][place] == pytest.approx(mean, abs=1e-5)
+        for entity in described["entities"]:
+            first, last = text[: entity["start"]].count(" "), text[: entity["end"]].count(" ")
+            found.append((entity["type"], first, last))
+            scores = [word["score"] for word in described["words"][first : last + 1]]
+            assert entity["score"] == pytest.approx(np.mean(scores), abs=1e-5)
         assert found == get_entities(tags)
 
 
-def test_offsets_of_words_and_entities(model, signatures):
+def test_offsets_of_words_and_entities(model):
     texts = ["The «good» film, (bad).", "", "été good"]
-    served = signatures["serving_default"](text=tf.constant(texts))
-    assert served["words"][0].numpy().tolist()[:3] == [b"The", "«".encode(), b"good"]
     described = model.tag(texts)
     assert described[0]["entities"]
-    for row, text in enumerate(texts):
-        words = described[row]["words"]
-        assert len(words) == served["word_count"][row]
-        for item in words + described[row]["entities"]:
+    assert list(toy_model(labels=["NOUN", "VERB"]).tag(texts)[0]) == ["words"]  # no entities
+    assert [word["text"] for word in described[0]["words"]][:3] == ["The", "«", "good"]
+    for text, answer in zip(texts, described, strict=True):
+        for item in answer["words"] + answer["entities"]:
             assert text[item["start"] : item["end"]] == item["text"]
-
-
-def test_parts_of_speech_have_no_entities():
-    model = toy_model(labels=["NOUN", "VERB"])
-    assert list(model.tag(["a film"])[0]) == ["words"]
 
 
 def test_saves_and_loads_as_keras_file(tmp_path):
@@ -155,6 +123,7 @@ def test_saves_and_loads_as_keras_file(tmp_path):
 
 def test_rejects_invalid_inputs():
     model = toy_model()
+    model.compile()
     for sentences in ("a text", ["a text"], [b"a text"]):
         with pytest.raises(ValueError, match=r"`tag` takes raw texts\. Number 0 is a text: b?'a text'"):
             model.predict_tags(sentences)
@@ -169,7 +138,6 @@ def test_rejects_invalid_inputs():
             model.tokenize([["a"]], tags)
     with pytest.raises(ValueError, match="sentence 0 has 2 words and 1 labels"):
         model.tokenize([["a", "b"]], [["O"]])
-    model.compile()
     with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
         model.evaluate([["a", "b"]], [["O", "O"]], batch_size=0)
     with pytest.raises(ValueError, match="has no preprocessor"):

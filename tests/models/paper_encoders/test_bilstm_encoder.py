@@ -6,25 +6,25 @@ from tests.models.composed import make_encoder
 from tests.toys import toy_encoder
 
 
-def test_the_layer_equals_the_recurrence_written_out():
+def test_equals_the_recurrence_written_out():
     encoder, ids = make_encoder("left_to_right_bilstm"), np.array([[2, 6, 9, 8, 3]])
     hidden, outputs = np.array(encoder.encoder({"token_ids": ids})["sequence_output"])[0], encoder({"token_ids": ids})
     expected = []
     for lstm, order in ((encoder.bilstms[0].forward, range(5)), (encoder.bilstms[0].backward, range(4, -1, -1))):
         kernel, recurrent, bias = (np.array(weight) for weight in lstm.weights)
         state, memory, states = np.zeros(8), np.zeros(8), {}
-        for place in order:
-            in_, forget, new, out = np.split(hidden[place] @ kernel + state @ recurrent + bias, 4)
+        for position in order:
+            in_, forget, new, out = np.split(hidden[position] @ kernel + state @ recurrent + bias, 4)
             memory = memory / (1 + np.exp(-forget)) + np.tanh(new) / (1 + np.exp(-in_))
-            state = states[place] = np.tanh(memory) / (1 + np.exp(-out))
-        expected.append(np.stack([states[place] for place in range(5)]))
+            state = states[position] = np.tanh(memory) / (1 + np.exp(-out))
+        expected.append(np.stack([states[position] for position in range(5)]))
     np.testing.assert_allclose(outputs["sequence_output"][0], np.concatenate(expected, axis=1), atol=1e-5)
     final = np.concatenate([expected[0][-1], expected[1][0]])
     kernel, bias = (np.array(weight) for weight in encoder.bilstm_pooler.weights)
     np.testing.assert_allclose(outputs["pooled_output"][0], np.tanh(final @ kernel + bias), atol=1e-5)
 
 
-def test_both_lstms_begin_with_weights_of_their_own_and_of_the_seed():
+def test_initial_weights_differ_between_directions_and_repeat_with_the_seed():
     weights = [make_encoder("left_to_right_bilstm").bilstms[0].weights for _ in range(2)]
     for one, two in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, two)
@@ -38,7 +38,7 @@ def test_width():
     assert encoder.hidden_size == outputs["sequence_output"].shape[-1] == outputs["pooled_output"].shape[-1] == 10
 
 
-def test_what_cannot_be_is_refused():
+def test_rejects_invalid_arguments():
     with pytest.raises(ValueError, match="with with_pooler=False"):
         BiLstmEncoder(toy_encoder())
     with pytest.raises(ValueError, match="encoder must be a BertEncoder, got <TwoDirectionEncoder"):

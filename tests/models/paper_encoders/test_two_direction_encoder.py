@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
-from tests.models.composed import make_encoder
-from tests.models.paper_encoders.test_composed_encoder import random_inputs
+from tests.models.composed import make_encoder, random_inputs
 from tests.toys import toy_encoder
 
 
-def test_it_is_its_parts_side_by_side():
+def test_outputs_are_concatenated():
     encoder, inputs = make_encoder("two_directions"), random_inputs()
     outputs = encoder(inputs, return_hidden_states=True)
     one, two = (part(inputs, return_hidden_states=True) for part in encoder.bert_encoders())
@@ -28,7 +27,7 @@ def test_each_half_sees_its_side():
     np.testing.assert_array_equal(differs[:, 1], np.arange(10) <= 4)
 
 
-def test_what_does_not_go_together_is_refused():
+def test_rejects_encoders_that_do_not_match():
     left, right = (toy_encoder(attention_direction=name) for name in ("left_to_right", "right_to_left"))
     with pytest.raises(ValueError, match=r"left_to_right must be an encoder with .*, got 'right_to_left'"):
         TwoDirectionEncoder(right, left)
