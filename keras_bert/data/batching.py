@@ -13,7 +13,7 @@ from keras_bert.data.random_order import random_key, shuffled
 from keras_bert.data.worker_records import WorkerEpochs, check_positive
 from keras_bert.typing import Tensor
 
-BUCKET_STEP = 8  # tokens
+BUCKET_STEP = 4  # tokens
 _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
 
 

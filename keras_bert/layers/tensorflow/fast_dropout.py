@@ -1,5 +1,7 @@
 """Dropout whose mask differs between replicas and has the exact rate in every dtype."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +22,9 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
     >>> sorted(set(y.numpy().tolist()))
     [0.0, 2.0]
     """
-    factors = tf.where(keep_mask(tf.shape(x), rate, seed), tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
+    keep = keep_mask(tf.shape(x), rate, seed)
+    keep.set_shape(x.shape)
+    factors = tf.where(keep, tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
     return x * factors  # its gradient is a product with the same factors
 
 
@@ -30,16 +34,28 @@ def keep_mask(shape: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
     Random bits dominate the cost of dropout, so an element draws only 8. The remainder of the rate decides per row (the
     last axis) whether the threshold is rounded up or down, which correlates the elements of a row by less than 0.0001.
     """
-    rows, columns = tf.reduce_prod(shape[:-1]), tf.concat([[1], shape], axis=0)[-1]
-    drawn, rounded = (rows * columns + 3) // 4, (rows + 1) // 2  # 32-bit words for the elements, and for the rows
-    words = tf.random.stateless_uniform(
-        [drawn + rounded], seed=_replica_seed(seed), minval=None, maxval=None, dtype=tf.uint32
-    )
-    levels = tf.reshape(tf.reshape(tf.bitcast(words[:drawn], tf.uint8), [-1])[: rows * columns], [rows, columns])
-    rounding = tf.reshape(tf.bitcast(words[drawn:], tf.uint16), [-1])[:rows, None]
-    # The smaller of rate and 1 - rate: its threshold fits into 8 bits even when rounded up.
-    thresholds = _thresholds(min(rate, 1.0 - rate), rounding)
-    return tf.reshape(levels >= thresholds if rate <= 0.5 else levels < thresholds, shape)
+    mask = _keep_mask_function(rate)(shape, _replica_seed(seed))
+    if shape.shape[0] is not None:
+        mask.set_shape([None] * shape.shape[0])
+    return mask
+
+
+@functools.cache
+def _keep_mask_function(rate: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Returns the function behind `keep_mask`, traced once in a process: a model has three dropouts per block."""
+
+    def mask(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        rows, columns = tf.reduce_prod(shape[:-1]), tf.concat([[1], shape], axis=0)[-1]
+        drawn, rounded = (rows * columns + 3) // 4, (rows + 1) // 2  # 32-bit words for the elements, and for the rows
+        words = tf.random.stateless_uniform([drawn + rounded], seed=seed, minval=None, maxval=None, dtype=tf.uint32)
+        levels = tf.reshape(tf.reshape(tf.bitcast(words[:drawn], tf.uint8), [-1])[: rows * columns], [rows, columns])
+        rounding = tf.reshape(tf.bitcast(words[drawn:], tf.uint16), [-1])[:rows, None]
+        # The smaller of rate and 1 - rate: its threshold fits into 8 bits even when rounded up.
+        thresholds = _thresholds(min(rate, 1.0 - rate), rounding)
+        return tf.reshape(levels >= thresholds if rate <= 0.5 else levels < thresholds, shape)
+
+    signature = [tf.TensorSpec([None], tf.int32), tf.TensorSpec([2], tf.int64)]
+    return tf.function(mask, input_signature=signature, autograph=False)
 
 
 def _thresholds(probability: float, rounding: tf.Tensor) -> tf.Tensor:
