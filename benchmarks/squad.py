@@ -11,6 +11,7 @@ _NUM_WARM_UP_STEPS = 10
 
 def measure(values):
     """Measures questions per second of every step; `values` are the flags of the suite."""
+    from keras_bert.data.batching import BUCKET_STEP
     from keras_bert.data.formats.squad_files import read_squad
     from keras_bert.data.tokenized_questions import tokenize_questions
     from keras_bert.models.span_labeler import BertSpanLabeler
@@ -23,7 +24,7 @@ def measure(values):
     tokenized = make_windows()
     num_questions, num_windows = len(tokenized.questions), len(tokenized.windows)
     figures = {"windows ex/s": num_questions / median_seconds(make_windows, repeats=3, warm_ups=0)}
-    for name, bucket_step in (("train", 8), ("unbucketed", None)):
+    for name, bucket_step in (("train", BUCKET_STEP), ("unbucketed", None)):
         seconds = time_training(model, tokenized.windows, values, bucket_step)
         figures[f"{name} ex/s"] = values.batch_size * values.steps * num_questions / num_windows / seconds
     asked = list(itertools.islice(read_squad(values.eval_file), values.questions or None))

@@ -244,7 +244,7 @@ class BertEncoder(FromPreset, keras.Model):
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for inputs and outputs."""
         is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
-        first_only = pooled_only and not is_left_to_right
+        first_only = pooled_only and not is_left_to_right and not return_hidden_states
         inputs = self._add_defaults(inputs)
         attention_mask = make_attention_mask(
             inputs["padding_mask"], self.attention_direction, inputs.get("sequence_ids")

@@ -13,7 +13,8 @@ from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.step import TrainStep
 from tests.models.composed import BILSTMS, COMPOSED, FEATURES, KINDS, make_encoder, random_inputs
-from tests.toys import toy_preprocessor, toy_reviews
+from tests.tolerances import assert_close
+from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
 ENCODERS = ("bidirectional", *KINDS)
 
@@ -54,6 +55,33 @@ def test_the_pooled_output_depends_on_every_token_and_no_padding(kind):
     encoder, inputs = make_encoder(kind), random_inputs()
     depends = np.stack([changes(encoder, inputs, position, "pooled_output") for position in range(10)], axis=1) > 0
     np.testing.assert_array_equal(depends, inputs["padding_mask"] == 1)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_the_pooled_output_alone_has_the_same_values_and_gradients(kind):
+    encoder = make_encoder(kind, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    results = []
+    for pooled_only in (False, True):
+        with tf.GradientTape() as tape:
+            pooled = encoder(random_inputs(), training=True, pooled_only=pooled_only)["pooled_output"]
+            loss = tf.reduce_sum(pooled**2)
+        gradients = tape.gradient(loss, encoder.trainable_variables)
+        results.append([pooled, *map(tf.convert_to_tensor, gradients)])
+    assert_close(results[1], results[0], num_terms=4 * 10 * 16)
+
+
+def test_the_pooled_output_alone_needs_one_position_of_the_highest_block(monkeypatch):
+    encoder, shapes = toy_encoder(), []
+    pool = encoder.pooler.call
+
+    def record_shape(hidden, *arguments, **options):
+        shapes.append(hidden.shape)
+        return pool(hidden, *arguments, **options)
+
+    monkeypatch.setattr(encoder.pooler, "call", record_shape)
+    for options in ({}, {"pooled_only": True}, {"pooled_only": True, "return_hidden_states": True}):
+        encoder(random_inputs(), **options)
+    assert shapes == [(4, 10, 16), (4, 1, 16), (4, 10, 16)]
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
