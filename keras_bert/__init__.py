@@ -1,8 +1,7 @@
-"""BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: every public name, and nothing else.
+"""BERT (arXiv 1810.04805) for Keras 3 on TensorFlow: the public API.
 
-Models and metrics are imported at once, so that Keras finds their classes when it loads a saved model. What needs
-TensorFlow is loaded when it is first used, or when Keras runs on it: `keras_bert.BertEncoder` works where TensorFlow is
-not installed.
+Models and metrics are imported eagerly, so that Keras finds their classes when it loads a saved model. Names that need
+TensorFlow are loaded on first use, or when Keras runs on TensorFlow: `keras_bert.BertEncoder` works without TensorFlow.
 
 Example:
 

@@ -18,7 +18,7 @@ _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
 
 
 class Examples(Protocol):
-    """What batches consist of: `TokenizedExamples`, `PaddedExamples` or `MaskedExamples`."""
+    """Protocol of examples to batch: `TokenizedExamples`, `PaddedExamples` or `MaskedExamples`."""
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -28,10 +28,10 @@ class Examples(Protocol):
         """int array [examples]."""
 
     def batch(self, indices: tf.Tensor, length_multiple: int = 1) -> Tensor:
-        """Inputs, and labels and sample weights if there are any."""
+        """Assembles a batch: inputs, and labels and sample weights if there are any."""
 
     def static_batch(self, indices: tf.Tensor, num_rows: int) -> Tensor:
-        """The same with one static shape."""
+        """Assembles a batch of one static shape."""
 
 
 class BatchPlan:
@@ -49,9 +49,9 @@ class BatchPlan:
         batch_size: examples per batch; the last batch of the sorted examples may have fewer.
         token_budget: maximum number of tokens per batch, padding included; short texts then form larger batches, and
             batches do not cross buckets. A longer example forms a batch of its own. At least one of `batch_size` and
-            `token_budget` is needed; with both, both hold.
+            `token_budget` is needed; with both, both limits apply.
         bucket_step: width of a length bucket in tokens; None for no buckets.
-        seed: seed of the order; None keeps the order given, sorted by bucket.
+        seed: seed of the order; None keeps the given order, sorted by bucket.
 
     Raises:
         ValueError: if there are no examples, no size is given, or a number is not positive.
@@ -100,7 +100,7 @@ class BatchPlan:
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert: the first batch comes sooner
     def dataset(self, first_epoch: int = 0) -> tf.data.Dataset:
-        """Endless batches of example numbers, int64 [batch], from `first_epoch` on; its iterator can be saved."""
+        """Endless batches of example indices, int64 [batch], from `first_epoch` on; the iterator can be saved."""
         return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(self._epoch_dataset)
 
     @tf.autograph.experimental.do_not_convert
@@ -150,11 +150,11 @@ def training_batches(
     Args:
         examples: examples with labels.
         plan: `BatchPlan` of their lengths.
-        worker_index, num_workers: this worker takes its share of the rows of each batch, as even as possible; a batch
-            of fewer rows than workers leaves some without any.
-        static_rows_multiple: if given, all batches have one shape, as a TPU wants them: as many rows as this worker's
-            share of the largest batch, rounded up to a multiple of this, and one length. Results are the same: padding
-            has weight 0.
+        worker_index, num_workers: this worker's index, and the number of workers. Each takes a part of the rows of each
+            batch, as evenly as possible; some get none of a batch with fewer rows than workers.
+        static_rows_multiple: if given, all batches have one shape, as TPUs require: as many rows as this worker's part
+            of the largest batch, rounded up to a multiple of this, and one length. Results are the same: padding has
+            weight 0.
 
     Returns:
         Dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`, padded to the end of the batch's longest
@@ -189,7 +189,7 @@ def _batch_function(
 def epoch_batches(
     examples: Examples, plan: BatchPlan, epoch: int | tf.Variable, static_rows_multiple: int | None = None
 ) -> tf.data.Dataset:
-    """The batches that `training_batches` has in one epoch; see `BatchPlan.epoch`."""
+    """Training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
     batch = _batch_function(examples, plan, 1, static_rows_multiple)
     return plan.epoch(epoch).map(batch, num_parallel_calls=1).prefetch(2)
 
@@ -200,7 +200,7 @@ def sorted_batches(
 ) -> tuple[tf.data.Dataset, np.ndarray]:
     """Batches of inputs, without labels, of every example once, sorted by length so that there is little padding.
 
-    Returns the dataset, and the numbers of the examples in its order, int [examples]. With `static_shape` the last
+    Returns the dataset, and the indices of the examples in its order, int [examples]. With `static_shape` the last
     batch ends with rows of padding; examples with windows raise ValueError.
     """
     order = np.argsort(examples.lengths, kind="stable")

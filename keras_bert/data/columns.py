@@ -15,7 +15,7 @@ PAIR_COLUMNS = ("text_a", "text_b")
 
 
 def to_mapping(x: Any) -> Any:
-    """A DataFrame as a dict of lists, and a Series as a list (without importing pandas); anything else as it is."""
+    """A DataFrame as a dict of lists, and a Series as a list (without importing pandas); anything else unchanged."""
     if hasattr(x, "iloc") and hasattr(x, "columns"):
         return {str(name): x[name].tolist() for name in x.columns}
     return x.tolist() if hasattr(x, "iloc") and hasattr(x, "tolist") else x
@@ -86,5 +86,5 @@ def _holds_strings(values: Any) -> bool:
 
 
 def _any_string(values: Iterable[Any]) -> bool:
-    # Any, not the first: a missing text among texts is to be reported, not taken for something else than texts.
+    # Any item, not only the first: a missing text among texts must be reported as such.
     return any(isinstance(value, (str, bytes)) for value in values)

@@ -28,10 +28,10 @@ def service_batches(
 
     The examples are sent with the pipeline, once per job; neither the service nor its clients need files.
 
-    The examples are the same in all processes. The plan is of the batches of one process: of a global batch for N
-    processes, each takes N-th parts. `service` is the address of the dispatcher, grpc://host:port, which runs the same
-    version of TensorFlow. The name of the job must be new to the service: with a used one, only the rest of that job is
-    read, possibly nothing.
+    The examples are the same in all processes. The plan describes the batches of one process: with N processes, each
+    batch is an N-th of a global batch. `service` is the address of the dispatcher, grpc://host:port, which runs the
+    same version of TensorFlow. The name of the job must be new to the service: with a used one, only the rest of that
+    job is read, possibly nothing.
 
     Returns `(inputs, labels)`, like `training_batches`. The iterator cannot be checkpointed, and waits if the service
     has no workers. Raises ConnectionError if there is no dispatcher at this address, or it refuses the pipeline, and
@@ -66,7 +66,7 @@ def parse_service_address(service: str) -> tuple[str, int]:
 
 
 def check_service(service: str) -> None:
-    """Raises ConnectionError unless a gRPC server answers within 5 seconds; TensorFlow would wait without end."""
+    """Raises ConnectionError unless a gRPC server answers within 5 seconds; TensorFlow would wait forever."""
     host, port = parse_service_address(service)
     try:
         is_server = speaks_grpc(host, port, _TIMEOUT_SECONDS)

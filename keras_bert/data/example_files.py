@@ -46,7 +46,7 @@ def read_examples(
     line of column names. JSON Lines has an object on every line. Files are read in order, one row at a time.
 
     Each example is a dict `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs, where
-    `line` is the line on which it starts in its file, from 1. An empty text is a text. An empty label makes a row
+    `line` is the line on which it starts in its file, from 1. An empty text is valid. An empty label makes a row
     invalid, except in multi-label data, where it means that no label applies. Labels are stripped of white space; the
     JSON labels 1 and true become "1" and "true".
 

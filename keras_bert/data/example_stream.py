@@ -14,7 +14,7 @@ Example = dict[str, Any]
 
 
 class ExampleStream(Generic[T]):
-    """Examples that `read` yields again in each pass; `name` says in messages where they come from."""
+    """Examples that `read` yields again in each pass; `name` identifies their source in messages."""
 
     def __init__(self, read: Callable[[], Iterator[T]], name: str) -> None:
         self._read = read

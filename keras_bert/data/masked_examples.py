@@ -17,8 +17,8 @@ _MASKS = 2  # purpose of the random numbers, next to those of the order of examp
 class MaskedExamples:
     """Masks the tokens of batches in the graph; the mask is a function of seed, epoch and example.
 
-    Labels of `examples`, which have one row each, are those of next sentence prediction. The number of predictions
-    follows from `sequence_length`, the maximum length of a row.
+    The labels of `examples`, which have one row each, are next sentence labels. The number of predictions follows from
+    `sequence_length`, the maximum length of a row.
     """
 
     has_windows = False

@@ -1,4 +1,4 @@
-"""Python functions as operations of a tf.data pipeline that do not keep a program from ending.
+"""Python functions as operations of a tf.data pipeline that do not prevent a program from exiting.
 
 A pipeline works ahead in its own threads. If the interpreter ends while one of them is inside a Python function, that
 call never returns, and the pipeline's destructor waits for it: the process hangs, typically after an error, whose

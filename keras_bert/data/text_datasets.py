@@ -44,7 +44,7 @@ def prepare_dataset(
 
 
 def _counting_long_texts(preprocessor: Any) -> Callable[[Any], dict[str, tf.Tensor]]:
-    """The preprocessor, logging the number of texts that were too long at 1, 10, 100, ... of them."""
+    """Wraps the preprocessor: logs how many texts were too long, at 1, 10, 100, ... of them."""
     total = 0
 
     def count(number: tf.Tensor) -> int:

@@ -64,7 +64,7 @@ class TokenizedExamples:
         if self._rows_per_example is not None:
             self._row_counts = tf.constant(self._rows_per_example)
             self._first_rows = tf.constant(np.cumsum(self._rows_per_example) - self._rows_per_example)
-        # The number of the caller's example that each row is of, where long ones have several rows.
+        # The index of the caller's example for each row; None unless long examples have several rows.
         self.caller_rows: np.ndarray | None = None
         self.set_labels(labels)
 
@@ -274,7 +274,7 @@ def tokenize_choices(
 ) -> TokenizedExamples:
     """Tokenizes prompts with their choices, one row per pair (paper, section 4.4).
 
-    Every prompt has at least two choices, the same number for all; `labels` are the indices of the right ones.
+    Every prompt has at least two choices, the same number for all; `labels` are the indices of the correct ones.
     """
     prompts, choices = text_column(prompts, "prompt"), list(choices)
     if not len(prompts) == len(choices) == (len(prompts) if labels is None else len(labels)):

@@ -35,9 +35,9 @@ def tokenize_sentences(
 ) -> TokenizedSentences:
     """Tokenizes sentences, each as a sequence of its own, or those of a document together.
 
-    `labels` are those of each word of each sentence. `documents` are the numbers of the sentences' documents, equal for
-    consecutive sentences of the same document: they are read with the text around them, up to the model's length
-    (paper, section 5.3: "the maximal document context").
+    `labels` has a label for each word of each sentence. `documents` has the document number of each sentence:
+    consecutive sentences of the same document are read with the text around them, up to the model's length (paper,
+    section 5.3: "the maximal document context").
     """
     sentences = list(sentences)
     if not sentences:

@@ -33,9 +33,9 @@ def tokenize_units(
     """Tokenizes texts or pairs, and finds the unit of each token.
 
     Columns are `text`, or `text_a` and `text_b`; the preprocessor truncates long texts. With unit "wordpieces", each
-    token is a unit, [CLS] and [SEP] included; with "words", the words between spaces are, as `split_words` finds them,
-    those of a pair's second text numbered after the first one's. A word that is truncated, or consists of characters
-    that BERT drops, has no token.
+    token is a unit, [CLS] and [SEP] included; with "words", the units are the words that `split_words` finds; those of
+    a pair's second text are numbered after the first one's. A word that is truncated, or consists of characters that
+    BERT drops, has no token.
     """
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")
@@ -100,7 +100,7 @@ def _as_pair(segments: Sequence[tf.RaggedTensor]) -> tuple[tf.RaggedTensor, tf.R
 
 
 def _first_words(words: tf.RaggedTensor, counts: np.ndarray) -> list[list[str]]:
-    """Returns the first `counts` words of each row; not the rest of a book, of which only the start is read."""
+    """Returns the first `counts` words of each row; the rest of a long text is not decoded."""
     starts = words.row_starts()
     first = tf.gather(words.values, tf.ragged.range(starts, starts + counts))
     return [[word.decode("utf-8", "replace") for word in row] for row in first.to_list()]

@@ -91,7 +91,7 @@ def worker_records(
 ) -> tf.data.Dataset:
     """Reads the records of many files that one of several workers trains on.
 
-    All workers give the same paths, in any order; the documentation of this module says which records each worker
+    All workers pass the same paths, in any order; the docstring of this module describes which records each worker
     reads. An epoch is a pass over the worker's own records. Where workers have different numbers of records, the one
     with fewer starts its next pass earlier; one pass of each worker gives every example once.
 
@@ -106,7 +106,7 @@ def worker_records(
         shuffle_buffer: Number of records in a group that is shuffled; None does not shuffle records. Up to three groups
             are in memory. Records must have a fixed shape: shuffle serialized records, and parse them afterwards.
 
-    Returns the elements that `read_file` gives, in a dataset that tf.distribute does not shard again. Raises
+    Returns the elements that `read_file` yields, in a dataset that tf.distribute does not shard again. Raises
     FileNotFoundError if a file does not exist, TypeError if `paths` is a single path, or `read_file` does not return a
     dataset, and ValueError if files or numbers do not fit, or an endless dataset would have no record.
     """

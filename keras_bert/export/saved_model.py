@@ -13,7 +13,7 @@ from keras_bert.export.serving_files import MAX_BATCH_SIZE, write_batching_param
 from keras_bert.io.atomic_write import atomic_folder
 from keras_bert.typing import PathLike
 
-# By name, a function from a dict of tensors to one, and the specs of its inputs.
+# By name, a function from one dict of tensors to another, and the specs of its inputs.
 Signatures = Mapping[str, tuple[Callable[[Any], Any], Mapping[str, tf.TensorSpec]]]
 
 

@@ -48,7 +48,7 @@ from keras_bert.typing import PathLike
 from keras_bert.weights.assignment_report import AssignmentReport
 
 MODES = ("train", "eval", "predict", "export")
-# Below so many examples Adam's bias correction steadies fine-tuning (arXiv 2006.05987, section 4.1: sets of up to 10k).
+# Below this size, Adam's bias correction stabilizes fine-tuning (arXiv 2006.05987, section 4.1: sets of up to 10k).
 _SMALL_SET = 10_000
 
 
@@ -74,14 +74,14 @@ def fine_tune(
             first evaluation split is kept. None is the recipe of the run whose model is used, if "train" is not among
             the modes.
         run_dir: the folder of the run.
-        strategy: what training runs on, as of `keras_bert.training.make_strategy`; None is one device. Of several
-            workers only the first writes, evaluates in the end, predicts and exports.
+        strategy: a strategy from `keras_bert.training.make_strategy`; None is one device. With several workers, only
+            the first one writes files, runs the final evaluation, predicts and exports.
         runtime: settings of speed and memory, which may differ when a run is resumed.
         modes: any of "train", "eval", "predict" and "export".
 
     Returns:
-        After training what is in `results.json`; and `evaluation`, the metrics, if the modes have "eval"; `model`, the
-        folder of the weights; `predictions` and `saved_model`, lists of what was written.
+        After training, the contents of `results.json`; and `evaluation`, the metrics, if the modes have "eval";
+        `model`, the folder of the weights; `predictions` and `saved_model`, lists of the paths written.
 
     Raises:
         FileExistsError: if the folder belongs to another run.
@@ -142,19 +142,19 @@ class _FineTuner:
         return {"predictions": [], "saved_model": [], **results}
 
     def train_trials(self, recipe: FineTuningRecipe) -> dict[str, Any]:
-        """Trains with every learning rate and seed, after checking that everything fits; returns `results.json`."""
+        """Trains with every learning rate and seed, after validating settings and data; returns `results.json`."""
         if recipe.static_shapes is None:
             recipe = dataclasses.replace(recipe, static_shapes=needs_static_shapes(self.strategy))
         recipe = resolve_checkpoints(recipe)
         check_training_input(self.strategy, recipe, self.runtime.data_service)
-        # A first model and all data, so that mistakes are known before the folder belongs to this run.
+        # Creates a first model and reads all data, so that errors are found before the folder belongs to this run.
         first = recipe.trials()[0]
         model = self.new_model(first)
         self._first_model = first, model
         configuration = self.task.configuration(model)
         for trial in recipe.trials():
             make_plan(self.task.training_examples(model), trial)
-        # Whether the input is a service's matters to the result, but not where that runs.
+        # The result depends on whether a service provides the input, but not on its address.
         configuration["data_service"] = None if self.runtime.data_service is None else True
         del model
         with hide_weight_tables():  # the first model's was logged
@@ -289,7 +289,7 @@ class _FineTuner:
         return results
 
     def export(self, model: Any, folder: Path) -> Path:
-        """Exports as the next version, unless the newest one is of the same model with the same settings."""
+        """Exports as the next version, unless the newest one has the same model and settings."""
         exports, dtype = self.run_dir / "saved_model", self.runtime.export_dtype
         exports.mkdir(parents=True, exist_ok=True)
         versions = sorted(int(path.name) for path in exports.iterdir() if path.name.isdigit())
@@ -363,7 +363,7 @@ def describe_optimizer(optimizer: BertAdamW, schedule: WarmupSchedule) -> Mappin
 
 @contextlib.contextmanager
 def hide_weight_tables() -> Iterator[None]:
-    """Leaves out of the log which weights were read: the same table has been logged before."""
+    """Hides the table of the weights that were read: it has been logged before."""
 
     def is_new(record: Any) -> bool:
         return not (isinstance(record.args, tuple) and any(isinstance(item, AssignmentReport) for item in record.args))

@@ -23,7 +23,7 @@ DATA_MODES = ("train", "eval", "predict")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueSettings(DataSettings):
-    """Which task of GLUE, and where its data are."""
+    """Settings of a GLUE task: its name, and where its data are."""
 
     task: str = setting(REQUIRED, "The task.", choices=tuple(GLUE_TASKS))
     data_dir: str | None = setting(

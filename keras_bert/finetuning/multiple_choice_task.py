@@ -26,7 +26,7 @@ _FORMATS = {".csv": "swag", ".tsv": "codah"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceSettings(DataSettings):
-    """Files of questions with choices, and the fold of a cross-validation."""
+    """Settings of multiple choice: files of questions, and the fold of a cross-validation."""
 
     train_file: str | None = file_setting("SWAG's CSV, or CODAH's TSV, to train on.", "train", "eval")
     eval_file: str | None = file_setting("File to choose the best model by and to evaluate on.", "train", "eval")

@@ -52,13 +52,13 @@ def pretrain(
         data: vocabulary, text or instances.
         recipe: what determines the result.
         run_dir: the folder of the run.
-        strategy: what training runs on, as of `keras_bert.training.make_strategy`; None is one device.
+        strategy: a strategy from `keras_bert.training.make_strategy`; None is one device.
         runtime: settings of speed and memory, which may differ when a run is resumed.
-        command: what was run, for the model card.
+        command: the command line, for the model card.
 
     Returns:
-        What is in `results.json`: `metrics`, `updates`, `seconds`, `configuration` and others; and `model`, the folder
-        of the weights.
+        The contents of `results.json`: `metrics`, `updates`, `seconds`, `configuration` and others; and `model`, the
+        folder of the weights.
 
     Raises:
         FileExistsError: if the folder belongs to another run.
@@ -145,7 +145,7 @@ class _Pretraining:
             )
             result = trainer.train(pretraining_batches(instances, recipe, get_worker(strategy)))
         metrics = result.best_metrics
-        if evaluate is not None and not metrics:  # a run that ended before it was given text to evaluate on
+        if evaluate is not None and not metrics:  # the run ended before it had text to evaluate on
             metrics = evaluate()
         results = {
             "metrics": metrics,
@@ -240,7 +240,7 @@ class _Evaluation:
     ) -> None:
         self._optimizer = optimizer
         self._ends = list(itertools.accumulate(phase.steps for phase in recipe.phases))
-        # Made once and kept: the same instances each time.
+        # Made once and reused, so that every evaluation uses the same instances.
         self._batches = [
             evaluation_batches(instances, phase, number, recipe.objective, max_instances)
             for number, phase in enumerate(recipe.phases)

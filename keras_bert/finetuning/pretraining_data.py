@@ -1,4 +1,4 @@
-"""The data of a pre-training: instances from text or from files, in phases of one length each."""
+"""Data of a pre-training run: instances from text or from files, in phases of one length each."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class StoredInstances:
     def batches(
         self, phase: Phase, number: int, batch_size: int, worker: tuple[int, int] = (0, 1), epochs: int | None = None
     ) -> tf.data.Dataset:
-        """Batches of a phase's instances for a worker, (index, number of workers); `number` is that of the phase."""
+        """Batches of a phase's instances for a worker, (index, number of workers); `number` is the phase's."""
         seed = None if epochs == 1 else self._seed
         return shard_batches(self._paths[number], batch_size, *worker, seed=seed, epochs=epochs)
 

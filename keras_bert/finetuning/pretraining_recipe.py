@@ -1,4 +1,4 @@
-"""What a pre-training run computes: every setting that its result depends on, besides the data."""
+"""Recipe of a pre-training run: every setting that its result depends on, besides the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingRecipe(Settings):
-    """The model to pre-train, and how. The defaults are the paper's (arXiv 1810.04805, appendix A.2).
+    """The model to pre-train, and training settings. The defaults are the paper's (arXiv 1810.04805, appendix A.2).
 
     `python -m tasks.pretrain --help` describes each setting: the program has a flag for each.
 

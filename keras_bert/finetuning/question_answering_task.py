@@ -34,7 +34,7 @@ _BEST_THRESHOLD = "best_f1_threshold"
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringSettings(DataSettings):
-    """Files of questions, and how they are read and answered. The defaults are those of google-research/bert."""
+    """Settings of question answering: files, windows, answers. The defaults are those of google-research/bert."""
 
     version: str | None = setting(
         None, "Version of SQuAD; 2.0 has impossible questions. Default: that of the run that is used.", choices=VERSIONS

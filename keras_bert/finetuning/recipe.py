@@ -1,4 +1,4 @@
-"""What a fine-tuning run computes: every setting that its result depends on."""
+"""Recipe of a fine-tuning run: every setting that its result depends on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _is_freeze(value: int | str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningRecipe(Settings):
-    """How a model is fine-tuned. The defaults are the paper's (arXiv 1810.04805, appendix A.3).
+    """Settings that determine the result of fine-tuning. The defaults are the paper's (arXiv 1810.04805, appendix A.3).
 
     `python -m tasks.glue --help` describes each setting: the programs have a flag for each.
 

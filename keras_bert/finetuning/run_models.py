@@ -1,4 +1,4 @@
-"""Finds the model that is meant by a checkpoint, a preset, or the folder of a run."""
+"""Finds the model that a checkpoint, a preset or the folder of a run refers to."""
 
 from __future__ import annotations
 

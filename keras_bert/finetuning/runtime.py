@@ -1,4 +1,4 @@
-"""How a run is computed: settings that may change when it is resumed."""
+"""Runtime settings of a run, which may change when it is resumed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _training = functools.partial(setting, modes=("train",))
 class RuntimeSettings(Settings):
     """Settings of speed, memory and output. They may differ when a run is resumed.
 
-    But for the random draws of dropout, which differ with `gradient_accumulation_steps`, the weights do not depend on
-    them.
+    The weights do not depend on them, except that `gradient_accumulation_steps` changes dropout's random numbers.
 
     Example:
 
@@ -42,7 +41,7 @@ class RuntimeSettings(Settings):
     progress: bool = _training(True, "Show a progress bar.")
 
     def trainer_settings(self, num_train_steps: int, seed: int) -> TrainerSettings:
-        """These settings as those of a `Trainer`, of which the others have their defaults."""
+        """Returns `TrainerSettings` with these values, and defaults for the others."""
         return TrainerSettings(
             num_train_steps,
             gradient_accumulation_steps=self.gradient_accumulation_steps,

@@ -53,7 +53,7 @@ def _kind(hint: Any) -> Kind:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base class of settings: frozen, checked when made, and fit for JSON by `configuration`.
+    """Base class of settings: frozen, validated on creation, and JSON-serializable by `configuration`.
 
     A subclass checks several settings together in its `__post_init__`, after calling this one. The settings in
     `fixed_by_run` cannot differ from those of the run whose model is used.
@@ -75,12 +75,12 @@ class Settings:
 
     @classmethod
     def recorded(cls, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """Those values of a run's configuration that are settings of this class."""
+        """Returns the values of a run's configuration that are settings of this class."""
         fields = (field for field in dataclasses.fields(cls) if field.metadata["recorded"])
         return {field.name: configuration[field.name] for field in fields if field.name in configuration}
 
     def without_effect(self) -> dict[str, str]:
-        """Settings that have no effect with the values of the others, and why: a program refuses their flags."""
+        """Returns the settings that the others leave without effect, and why: a program refuses their flags."""
         return {}
 
     def is_default(self, name: str) -> bool:

@@ -31,10 +31,10 @@ def run_trials(
     """Trains with every learning rate and seed of a recipe; finished trials are not run again.
 
     A single trial runs in `run_dir` itself, several in `trials/` below it. All workers call this; only the chief
-    writes, and decides which trials are finished. `train_trial` returns a dict fit for JSON with `score`, of which more
+    writes, and decides which trials are finished. `train_trial` returns a JSON-serializable dict with `score`; higher
     is better.
     """
-    # The folder of the whole run is claimed before any trial begins.
+    # Locks the folder of the whole run before any trial begins.
     whole = _claim(run_dir, {**configuration, **recipe.configuration()}, strategy)
     trials = recipe.trials()
     results = []
@@ -49,7 +49,7 @@ def run_trials(
         result = _result(run, trial, train_trial, strategy)
         results.append({**result, "folder": run.path.relative_to(whole.path).as_posix()})
         if run is not whole and run.writer:
-            # Nobody resumes a finished trial, and many of them would fill the disk.
+            # A finished trial is never resumed, and many checkpoints would fill the disk.
             shutil.rmtree(run.path / CHECKPOINTS_NAME, ignore_errors=True)
     return results
 
@@ -91,7 +91,7 @@ def _result(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest score; the first of equals, and one whose score is None last."""
+    """The trial with the highest score, the first one on a tie; a score of None is the lowest."""
     return max(trials, key=lambda trial: -math.inf if trial["score"] is None else trial["score"])
 
 

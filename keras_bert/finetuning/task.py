@@ -40,12 +40,12 @@ class TaskData:
 
 
 class FineTuningTask:
-    """A task as `keras_bert.fine_tune` takes it, on given data.
+    """Base class of the tasks that `keras_bert.fine_tune` takes, with their data.
 
     A subclass loads the model (`load_model`), tokenizes (`tokenize_split`), computes metrics (`split_metrics`), and
     reports, predicts and exports (`configuration`, `report`, `write_predictions`, `export`). `score` is the metric that
-    says which model is best, of which more is better; `models_of` names the tasks whose trained models this task takes
-    as its own, by default itself.
+    selects the best model; higher is better. `models_of` names the tasks whose trained models this task can use, by
+    default only itself.
     """
 
     settings_class: type[Settings]  # of `from_settings`
@@ -53,7 +53,7 @@ class FineTuningTask:
     unit = "windows"  # what `tokenize_split` returns
     head: str  # the paths of the head's variables begin with it
     has_dropout = True  # before the head
-    # The settings that give the data of each mode.
+    # The setting that names the data of each mode.
     sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "dev_file", "predict": "predict_file"}
 
     def __init__(self, name: str, score: str, data: TaskData, models_of: Collection[str] = ()) -> None:
@@ -68,7 +68,7 @@ class FineTuningTask:
     def from_settings(cls, settings: Any, modes: Collection[str], seed: int = 1) -> FineTuningTask:
         """Reads the data that the modes need; labels that are not given are those of the training file.
 
-        `settings` are of the class's `settings_class`; `seed` is that of held-out examples, the recipe's. Raises
+        `settings` are of the class's `settings_class`; `seed` draws held-out examples; it is the recipe's. Raises
         FileNotFoundError if a file is missing, and ValueError if settings, files, columns or labels do not fit.
         """
         raise NotImplementedError
@@ -120,17 +120,17 @@ class FineTuningTask:
         return model
 
     def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertHead:
-        """The task's head on the weights of a checkpoint, with keyword arguments of its `from_checkpoint`."""
+        """Loads the task's head from a checkpoint; `arguments` are those of its `from_checkpoint`."""
         raise NotImplementedError
 
     def describe_head(self, model: Any) -> str:
-        """What a checkpoint lacks that has no trained head for this task."""
+        """Names the head that a checkpoint needs for this task, for an error message."""
         raise NotImplementedError
 
     def configuration(self, model: Any) -> dict[str, Any]:
-        """What identifies the task and its data in a run's configuration, fit for JSON.
+        """Returns what identifies the task and its data in a run's configuration, as values for JSON.
 
-        Reads all data that the modes need, so that mistakes in them are known before training.
+        Reads all data that the modes need, so that errors in them are found before training.
         """
         data = {"train": self.training_examples(model)}
         data |= {split: self.tokenize_split(split, examples, model) for split, examples in self.data.evaluation.items()}
@@ -157,7 +157,7 @@ class FineTuningTask:
         return by_split({split: self.split_metrics(model, split, batch_size) for split in self.data.evaluation})
 
     def report(self, model: Any, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
-        """What `evaluate` gives, and a detailed report by split; writes what belongs to it into the run's folder."""
+        """Returns the metrics of `evaluate` and a detailed report by split; writes its files to the run's folder."""
         raise NotImplementedError
 
     def write_predictions(self, model: Any, folder: Path, batch_size: int) -> list[Path]:
@@ -169,14 +169,14 @@ class FineTuningTask:
         return model.export(folder, dtype=dtype)
 
     def export_settings(self) -> dict[str, Any]:
-        """What an export depends on besides the model, fit for JSON."""
+        """Returns what an export depends on besides the model, as values for JSON."""
         return {}
 
     def use_model_of(self, run_dir: Path, init_checkpoint: str | None) -> None:
-        """Called before a trained model is used: where the results of its training may be found."""
+        """Hook, called before a trained model is used, with the folders that may hold the results of its training."""
 
     def tokenized_once(self, split: str, tokenize: Callable[[], Tokenized]) -> Tokenized:
-        """The tokenized split, made once for all trials: they share data, vocabulary and length."""
+        """Returns the tokenized split, made once for all trials: they share data, vocabulary and length."""
         if split not in self._tokenized:
             self._tokenized[split] = tokenize()
             if self.data.bad_rows is not None:

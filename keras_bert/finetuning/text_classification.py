@@ -27,7 +27,7 @@ _SCORES = {SINGLE_LABEL: "accuracy", MULTI_LABEL: "micro_f1", REGRESSION: "pears
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextClassificationSettings(DataSettings):
-    """A user's files and how to read them."""
+    """Settings of a user's files: paths, columns and labels."""
 
     train_file: tuple[str, ...] = files_setting(
         "File to train on, or a pattern; repeat the flag for several. TSV, CSV or JSON Lines.", "train", "eval"

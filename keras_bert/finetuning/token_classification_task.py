@@ -23,7 +23,7 @@ from keras_bert.weights.layout import TOKEN_HEAD
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassificationSettings(DataSettings):
-    """Column files, and how they are read."""
+    """Settings of tagging: column files, and how to read them."""
 
     train_file: tuple[str, ...] = files_setting(
         "CoNLL file to train on, or a pattern; repeat the flag for several.", "train"

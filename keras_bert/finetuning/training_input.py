@@ -1,4 +1,4 @@
-"""Where the batches of a training come from: this process, or the workers of a tf.data service."""
+"""Training batches, from this process or from the workers of a tf.data service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def training_input(
     recipe: FineTuningRecipe,
     runtime: FineTuningRuntime,
 ) -> tf.data.Dataset:
-    """Batches `(inputs, labels)` of this worker, without end; all workers call it.
+    """Returns endless batches `(inputs, labels)` of this worker; all workers call it.
 
     With a service, a resumed training (at step `resumed_at`) begins a new pass over the data. With static shapes
     elements have a `sample_weight`, and their rows divide by replicas and accumulation steps.
@@ -49,7 +49,7 @@ def training_input(
 
 
 def check_training_input(strategy: tf.distribute.Strategy, recipe: FineTuningRecipe, data_service: str | None) -> None:
-    """Raises ValueError or ConnectionError for what `training_input` or the strategy would fail on."""
+    """Raises ValueError or ConnectionError for settings that `training_input` or the strategy would fail on."""
     if needs_static_shapes(strategy) and not recipe.static_shapes:
         raise ValueError("on a TPU all batches must have one shape: leave static_shapes=False out")
     for name, value in (("token_budget", recipe.token_budget), ("data_service", data_service)):
@@ -63,7 +63,7 @@ def check_training_input(strategy: tf.distribute.Strategy, recipe: FineTuningRec
 
 
 def describe_training_input(recipe: FineTuningRecipe, data_service: str | None) -> dict[str, str]:
-    """Where the batches come from, and their shape, for the log."""
+    """Describes the source of the batches, and their shape, for the log."""
     if data_service is None:
         return {"batch shape": "one for all batches" if recipe.static_shapes else "by the longest bucket of the batch"}
     return {

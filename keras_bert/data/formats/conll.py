@@ -41,15 +41,14 @@ def read_conll(
     """Reads sentences from files with one token per line.
 
     A line ends at the line feed only. Its columns are separated by a tab each, or, if it has no tab, by spaces; other
-    Unicode white space belongs to the token. All lines of a file have the same number of columns. A line of tabs and
-    spaces only ends a sentence.
+    Unicode white space belongs to the token. All lines of a file have the same number of columns. A line that contains
+    only tabs and spaces ends a sentence.
 
     A line that starts with `-DOCSTART-` starts a document. Sentences before the first such line of a file are documents
-    of their own, and so are all sentences of a file without one: nothing says that they follow one another, as tweets
-    do not.
+    of their own, and so are all sentences of a file without one: they need not be consecutive (tweets are not).
 
-    "#" may be a token, so lines are comments only if `comment_prefix` says how they start, and only before the first
-    token of a sentence. Multi-word tokens and empty nodes of CoNLL-U (1-2, 1.1) are read as tokens.
+    "#" may be a token, so lines are comments only if they start with `comment_prefix`, and only before the first token
+    of a sentence. Multi-word tokens and empty nodes of CoNLL-U (1-2, 1.1) are read as tokens.
 
     Columns are counted from 0, or from the end if negative; `tag_column=None` does not read tags. The tags must be in
     the `scheme`, one of `keras_bert.text.tags.SCHEMES` (None accepts any printable tag), and among `known_tags`, if

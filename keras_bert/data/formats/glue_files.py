@@ -148,7 +148,7 @@ GLUE_TASKS = {task.name: task for task in _TASKS}
 
 
 def glue_task(name: str | GlueTask) -> GlueTask:
-    """Returns the task with a name; raises ValueError if GLUE has no such task."""
+    """Returns the task of the given name; raises ValueError if GLUE has no such task."""
     if isinstance(name, GlueTask):
         return name
     if name not in GLUE_TASKS:
@@ -159,8 +159,8 @@ def glue_task(name: str | GlueTask) -> GlueTask:
 def glue_file(task: str | GlueTask, data_dir: PathLike, split: str) -> Path:
     """Finds the file of a split in the task's own folder, or in the folder that contains it.
 
-    Raises FileNotFoundError if it does not exist, and ValueError if the task has no such split, or the folder is that
-    of another task.
+    Raises FileNotFoundError if it does not exist, and ValueError if the task has no such split, or the folder belongs
+    to another task.
     """
     task = glue_task(task)
     check_split(task, split)
@@ -195,7 +195,7 @@ def read_glue(
 
     Examples of a test split have the row number as `index` (int) and no label; others have a `label`, one of the task's
     labels, or a float from 0 to 5 for STS-B. The texts are `text`, or `text_a` and `text_b`. Rows are invalid if they
-    lack columns or have an unknown label (as some in QQP do). Those of a test split are never skipped, because a
+    lack columns or have an unknown label (as some in QQP do). Rows of a test split are never skipped, because a
     submission needs every row.
     """
     task = glue_task(task)

@@ -25,8 +25,8 @@ def write_predictions(
 
     Rows are dicts with `line` (int), `label` (str, a list of str, or a number), and in all rows or in none
     `probabilities` (dict of label to float, with the same labels in every row). The columns of a TSV file are `line`,
-    `label`, and `probability of <label>` for each label; a JSON Lines file has the dicts. The format is that of the
-    file name unless it is given.
+    `label`, and `probability of <label>` for each label; a JSON Lines file has the dicts. The format is inferred from
+    the file name unless given.
 
     Raises FileExistsError before the first row is requested, and ValueError, with nothing written, if a row has other
     probabilities than the first, a number is not finite, or a label cannot be written as TSV.

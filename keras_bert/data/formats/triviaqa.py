@@ -19,7 +19,7 @@ MAX_TOKENS = 400
 
 # The lists of a question's documents, and the folders of evidence that contain them.
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
-# Half of what a file holds, and not needed.
+# Half of the contents of a file, and not needed.
 _UNUSED = ("Description", "DisplayUrl", "NormalizedAliases", "Title", "Url")
 # Some file systems forbid these characters, which unpackers replace by _.
 _FORBIDDEN = str.maketrans(dict.fromkeys('<>:"|?*\\', "_"))
