@@ -1,6 +1,6 @@
 """Pre-training instances made from prepared text on the fly, and packed into rows, in instances per second.
 
-The speed is that of the steady state: as much is read ahead at the beginning as at the end.
+Measures the steady state: as much is read ahead at the beginning as at the end.
 """
 
 import time

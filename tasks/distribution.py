@@ -18,7 +18,7 @@ _TF_CONFIG = "TF_CONFIG"
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySettings(Settings):
-    """On which devices and machines a program trains. The result is the same on all."""
+    """Devices and machines that a program trains on. The result is the same on all."""
 
     strategy: str = setting(
         "one_device",
@@ -58,7 +58,7 @@ class StrategySettings(Settings):
         return make_strategy(self.strategy, self.num_logical_devices, self.cluster(), self.tpu)
 
     def cluster(self) -> Cluster | None:
-        """The cluster of the settings or of the environment; raises ValueError for workers that would train apart."""
+        """The cluster of the settings or of the environment; raises ValueError if workers would train separately."""
         text = os.environ.get(_TF_CONFIG)
         if self.strategy != "multi_worker":
             if text and (cluster := _several_workers(text)):

@@ -1,4 +1,4 @@
-"""Flags derived from dataclasses of settings, and what all programs that train have in common."""
+"""Flags derived from dataclasses of settings, and the shared parts of all training programs."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ flags.disclaim_key_flags()  # --help shows flags as those of the program that de
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProgramSettings(Settings):
-    """What every program has, and the library takes as arguments."""
+    """Flags of every program, which the library takes as arguments."""
 
     run_dir: str = setting(REQUIRED, "Folder that all outputs are written to.")
     deterministic: bool = setting(
@@ -34,7 +34,7 @@ class ProgramSettings(Settings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModeSettings(Settings):
-    """What a fine-tuning program does."""
+    """Modes of a fine-tuning program."""
 
     mode: tuple[str, ...] = setting(
         ("train", "eval", "export"), f"What to do, any of {','.join(MODES)}, comma-separated.", choices=MODES
@@ -166,7 +166,7 @@ def fine_tuning_program(name, task_class, **defaults):
 
 
 def check_arguments(argv):
-    """Refuses what the command line has besides flags."""
+    """Refuses positional arguments."""
     if argv[1:]:
         raise app.UsageError(f"unexpected arguments: {argv[1:]}; every file has its flag, repeated for several")
 

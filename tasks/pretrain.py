@@ -30,7 +30,7 @@ def define_flags(values=flags.FLAGS):
 
 
 def run(values):
-    """Pre-trains with parsed flags, and returns what `pretrain` does."""
+    """Pre-trains with parsed flags, and returns the result of `pretrain`."""
     with errors_without_traceback("tasks.pretrain", values):
         strategy = prepare(values)
         data, recipe, runtime = (

@@ -28,7 +28,7 @@ class GlueSettings(DataSettings):
     task: str = setting(REQUIRED, "The task.", choices=tuple(GLUE_TASKS))
     data_dir: str | None = setting(
         None,
-        "GLUE's folder or the task's; with data_source=tfds, where the data sets are (default: their usual place).",
+        "GLUE's folder or the task's; with data_source=tfds, where the data sets are (default: the usual folder).",
         modes=DATA_MODES,
         recorded=False,
     )

@@ -51,8 +51,8 @@ class PretrainingData(Settings):
     instance_files: tuple[str, ...] = files_setting(
         "Files of instances (tools.create_pretraining_data), a pattern or folder; repeat the flag for each phase."
     )
-    eval_text_files: tuple[str, ...] = setting((), "As text_files, of other text, to evaluate on.", recorded=False)
-    eval_instance_files: tuple[str, ...] = files_setting("As instance_files, of other text, to evaluate on.")
+    eval_text_files: tuple[str, ...] = setting((), "Held-out text to evaluate on, like text_files.", recorded=False)
+    eval_instance_files: tuple[str, ...] = files_setting("Held-out instances to evaluate on, like instance_files.")
     evaluate_every: int | None = setting(
         None, "Training steps between evaluations; default: only at the end.", lower=1, recorded=False
     )

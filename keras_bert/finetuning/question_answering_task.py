@@ -37,13 +37,15 @@ class QuestionAnsweringSettings(DataSettings):
     """Settings of question answering: files, windows, answers. The defaults are those of google-research/bert."""
 
     version: str | None = setting(
-        None, "Version of SQuAD; 2.0 has impossible questions. Default: that of the run that is used.", choices=VERSIONS
+        None,
+        "Version of SQuAD; 2.0 has impossible questions. Default: the one of the run that is used.",
+        choices=VERSIONS,
     )
     train_file: str | None = file_setting("SQuAD's JSON, to train on.", "train")
     eval_file: str | None = file_setting(
         "SQuAD's JSON, to choose the best model by and to evaluate on.", "train", "eval"
     )
-    predict_file: str | None = file_setting("SQuAD's JSON, without answers if need be.", "predict")
+    predict_file: str | None = file_setting("SQuAD's JSON; answers are not needed.", "predict")
     doc_stride: int = setting(128, "Tokens from one window of a context to the next.", lower=1)
     max_query_length: int = setting(64, "Maximum length of a question in tokens; longer ones are truncated.", lower=1)
     n_best_size: int = setting(N_BEST, "Number of starts and ends considered per window, and of answers kept.", lower=1)

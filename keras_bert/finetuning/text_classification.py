@@ -50,7 +50,7 @@ class TextClassificationSettings(DataSettings):
     )
     problem_type: str = setting(SINGLE_LABEL, "One label, several at once, or a number.", choices=PROBLEM_TYPES)
     label_separator: str = setting(",", "Separator between labels in a multi-label column.")
-    file_format: str | None = setting(None, "Default: by the files' names.", choices=FILE_FORMATS)
+    file_format: str | None = setting(None, "Default: inferred from the file names.", choices=FILE_FORMATS)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,9 +34,7 @@ class TokenClassificationSettings(DataSettings):
     token_column: int = setting(0, "Column of the tokens, from 0, or from the end if negative.")
     tag_column: int = setting(-1, "Column of the tags.")
     comment_prefix: str | None = setting(None, "What comment lines begin with; default: there are none.")
-    scheme: str | None = setting(
-        None, "How tags spell entities; default: detected from the files' tags.", choices=SCHEMES
-    )
+    scheme: str | None = setting(None, "Tagging scheme; default: detected from the files' tags.", choices=SCHEMES)
     labels: tuple[str, ...] | None = setting(None, "The tags, comma-separated; default: those in the training file.")
     document_context: bool = setting(False, "Read a sentence with the text around it in its document.")
 

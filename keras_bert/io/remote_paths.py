@@ -1,4 +1,4 @@
-"""Files that may be in cloud storage, where each look-up takes a while."""
+"""Parallel look-ups of paths that may be in cloud storage, where each one is slow."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -59,7 +59,7 @@ class _Lstm(keras.layers.RNN):
     """Keras' `LSTM` with one product of input and kernel for all tokens, before the loop.
 
     Inside the loop, a token's few rows use a processor badly, and the kernel's gradient is accumulated at every token.
-    Without cuDNN, whose operation in an exported model would require a GPU on every server.
+    cuDNN is not used: its operation in an exported model would require a GPU on every server.
     """
 
     def inner_loop(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:

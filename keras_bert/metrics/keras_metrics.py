@@ -2,7 +2,7 @@
 
 All of them are exact over all batches since the last reset, whatever the batch sizes: none is a mean over batches.
 Counts and sums are kept in float64 (on JAX subject to its `jax_enable_x64`). Under a distribution strategy the logs
-after an epoch and the results of `evaluate` are of all replicas together; the progress bar shows a mean over replicas.
+after an epoch and the results of `evaluate` cover all replicas; the progress bar shows a mean over replicas.
 """
 
 from typing import Any
@@ -80,7 +80,7 @@ class F1Score(keras.metrics.Metric):
 
     Args:
         num_classes: number of logits.
-        average: "binary" is the F1 of class 1 of two; "macro" the mean over classes; "micro" that of all decisions
+        average: "binary" is the F1 of class 1 of two; "macro" the mean over classes; "micro" the F1 of all decisions
             together; "weighted" the mean over classes, weighted by their number of examples.
         multi_label: whether an example can have any number of labels; a label is predicted if its logit is at least 0,
             a probability of one half.

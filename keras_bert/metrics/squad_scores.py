@@ -74,8 +74,9 @@ def squad_metrics(
 ) -> dict[str, float]:
     """Computes the scores of a file of answers, by question id.
 
-    `null_odds`, under version 2.0, says how much better "no answer" is than the prediction: it adds the best scores
-    that a threshold on it can reach. With `null_threshold`, questions whose odds exceed it count as answered by "".
+    `null_odds`, under version 2.0, is how much better "no answer" scores than the prediction; with it, the result has
+    the best scores that a threshold on it can reach. With `null_threshold`, questions whose odds exceed it count as
+    answered by "".
 
     The result has `exact_match`, `f1`, `total` and `missing` (numbers of questions, and of those without a prediction);
     under version 2.0 the first three also with the prefixes `has_answer_` and `no_answer_`, if there are such

@@ -40,7 +40,7 @@ class BertClassifier(BertHead):
             "regression".
         dropout: rate of the dropout on the pooled output.
         class_weights: list, or dict of label name to weight: how much an example of a label (with several labels at
-            once: a label's term) counts in the loss. None counts all alike.
+            once: a label's term) counts in the loss. None weights all equally.
         freeze, seed: as for `BertHead`.
         **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
 

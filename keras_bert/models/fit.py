@@ -1,4 +1,4 @@
-"""What Keras' own `fit` needs to train a head as the `Trainer` does: the same batches, and the same step."""
+"""Makes Keras' own `fit` train a head as the `Trainer` does, with the same batches and the same step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keras_bert.training.strategy import get_num_local_replicas, get_num_workers
 class FitStep:
     """The training step of a compiled head, for Keras' train function.
 
-    Forward and backward pass are those of `TrainStep`; any Keras optimizer makes the update.
+    Forward and backward pass are the same as in `TrainStep`; any Keras optimizer can apply the gradients.
 
     Args:
         head: compiled head, whose optimizer is built; made in the scope of its strategy.
@@ -80,7 +80,7 @@ def _track_loss(head: keras.Model, sums: dict[str, tf.Tensor], weights: dict[str
 
 
 class EpochCallback(keras.callbacks.Callback):
-    """Tells the batches which epoch it is, so that their order is a function of seed and epoch.
+    """Callback that passes the epoch to the batches, so that their order is a function of seed and epoch.
 
     Args:
         first_epoch: number of the data's epoch that corresponds to epoch 0 of this `fit`.

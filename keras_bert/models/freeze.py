@@ -42,8 +42,9 @@ def reinitialize_top_blocks(encoder: Any, num_blocks: int, seed: int | None = No
     """Re-initializes the pooler and the highest transformer blocks (arXiv 2006.05987, section 4).
 
     They are specialized to pre-training; new weights stabilize fine-tuning on small data sets. The paper finds 1 to 6
-    of 24 blocks best, depending on the task. 0 blocks are the pooler alone. Of several BERTs in an encoder, each gets
-    different weights. Raises ValueError if the encoder has fewer blocks, or one of them is frozen.
+    of 24 blocks best, depending on the task. With 0 blocks, only the pooler is re-initialized. If an encoder has
+    several BERTs, each gets different weights. Raises ValueError if the encoder has fewer blocks, or one of them is
+    frozen.
 
     >>> encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
     >>> before = [block.weights[0].numpy() for block in encoder.transformer_blocks]

@@ -67,7 +67,7 @@ class BertHead(TextModel):
     problem_type: str | None = None
     # Arguments of the encoder that `from_checkpoint` has by default.
     encoder_defaults: ClassVar[Mapping[str, Any]] = {}
-    # Whether batches hold examples of similar length. Without, each batch is divided by its own weight.
+    # Whether batches hold examples of similar length. If not, each batch is divided by its own weight.
     batches_by_length = True
     loss_names: tuple[str, ...] = ("loss",)
 
@@ -312,7 +312,7 @@ class BertHead(TextModel):
             batch_size: examples per batch; 32 if None.
             validation_split: fraction of the examples, the last ones, to evaluate on.
             validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, texts or ids.
-            shuffle: whether the order changes with every epoch; False keeps the order given, without length buckets.
+            shuffle: whether the order changes with every epoch; False keeps the given order, without length buckets.
             class_weight: weight by label name or number.
             sample_weight: float array [examples]. The loss is the weighted mean: divided by the sum of the weights
                 (Keras divides by the number of rows).
@@ -454,7 +454,7 @@ class BertHead(TextModel):
         return None
 
     def training_examples(self, examples: Any) -> Any:
-        """Converts tokenized examples to those that are trained on."""
+        """Converts tokenized examples to training examples."""
         return examples
 
     def tokenize(self, x: Any, y: Any = None, sample_weight: Any = None) -> Examples:
@@ -473,7 +473,7 @@ class BertHead(TextModel):
         return self._labelled_examples(x, y, sample_weight)
 
     def _examples(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
-        """Converts texts or ids in memory to examples with labels, as they are trained on."""
+        """Converts texts or ids in memory to training examples with labels."""
         examples = self.training_examples(self._labelled_examples(x, y, sample_weight, class_weight))
         if examples.labels is None:
             raise ValueError("there are no labels: y is None")

@@ -106,7 +106,7 @@ class BertMultipleChoice(BertHead):
         """Computes the loss of a batch.
 
         Args:
-            labels: int [questions], the index of the right choice.
+            labels: int [questions], the index of the correct choice.
             outputs: float32 logits [questions, choices].
             sample_weight: float [questions] or None.
 
@@ -119,7 +119,7 @@ class BertMultipleChoice(BertHead):
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
     def accuracy_metric(self) -> keras.metrics.Metric:
-        """The fraction of questions whose best choice is the right one."""
+        """The fraction of questions whose best choice is the correct one."""
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
     def encode_labels(self, labels: Any) -> Any:

@@ -117,7 +117,7 @@ def write_checkpoint(
     dtype: str = "float32",
     encoder_arguments: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes a model as a Hugging Face folder, which only we read unless the encoder is a bidirectional BERT.
+    """Writes a model as a Hugging Face folder; only keras_bert can read it unless the encoder is a bidirectional BERT.
 
     `variables` are those of the whole model by path, the encoder's under `encoder/`. `encoder_arguments` replace those
     of the encoder in the configuration.

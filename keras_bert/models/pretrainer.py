@@ -142,7 +142,7 @@ class BertPretrainer(BertHead):
 
         Args:
             labels: dict of tensors:
-                masked_labels: int [batch, predictions]; masked_weights: float, how much each counts, 0 for padding.
+                masked_labels: int [batch, predictions]; masked_weights: float, the weight of each, 0 for padding.
                 next_sentence_labels: int [batch], or [batch, instances] with `next_sentence_weights`, float.
             outputs: dict of logits, as `call` gives.
             sample_weight: None: the labels bring their weights.
@@ -348,7 +348,7 @@ def _check_takes_masks(preprocessor: BertPreprocessor) -> None:
 
 
 def _logits_and_targets(name: str, outputs: Inputs, labels: Inputs) -> tuple[Tensor, Tensor]:
-    """Returns the logits of a loss term, and the right classes."""
+    """Returns the logits of a loss term, and the correct classes."""
     logits_name, labels_name = _NAMES_BY_TERM[name]
     return outputs[logits_name], ops.cast(labels[labels_name], "int32")
 

@@ -94,8 +94,8 @@ def export_head(
     """Writes a head as a SavedModel that takes texts, and returns its folder.
 
     `make_signatures` is called with the head in the dtype of the export. `assets` are files by name, stored with the
-    vocabulary. `inputs_per_row` is about how many encoder inputs one row of a request becomes: a server joins that many
-    times fewer rows.
+    vocabulary. `inputs_per_row` is the approximate number of encoder inputs per row of a request: a server joins that
+    many times fewer rows.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 
 _OUTPUTS = ("start_logits", "end_logits")  # in the order of the labels
-# What padding gets in the place of its logits: no start and no end, in float32 and through a softmax.
+# The logit of padding: so low that it is never a start or an end, in float32 and through a softmax.
 _NEVER = -1e9
 _WARMUP_TEXTS = (
     {"question": "What?", "context": "A warm-up."},
@@ -163,7 +163,7 @@ class BertSpanLabeler(BertHead):
         return tokenized.windows
 
     def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
-        """The weight of each window is that of its question."""
+        """Gives each window the weight of its question."""
         return sample_weight[examples.caller_rows]
 
     def predict_logits(

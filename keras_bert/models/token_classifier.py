@@ -118,7 +118,7 @@ class BertTokenClassifier(BertHead):
         return weights * (sample_weight if len(sample_weight.shape) == 2 else ops.reshape(sample_weight, (-1, 1)))
 
     def accuracy_metric(self) -> keras.metrics.Metric:
-        """Creates the metric: the fraction of words (tokens with a label) whose best tag is the right one."""
+        """Creates the metric: the fraction of words (tokens with a label) whose best tag is the correct one."""
         return TokenAccuracy(name="accuracy")
 
     def _columns(self, x: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class BertTokenClassifier(BertHead):
         return tokenized.windows
 
     def example_weights(self, examples: Any, sample_weight: np.ndarray) -> np.ndarray:
-        """The weight of each window is that of its sentence."""
+        """Gives each window the weight of its sentence."""
         return sample_weight[examples.caller_rows]
 
     def tokenize_sentences(

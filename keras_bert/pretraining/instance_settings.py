@@ -11,7 +11,7 @@ _NUM_SPECIAL_TOKENS = {"nsp": 3, "sop": 3, "none": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """How text becomes instances. The defaults are those of google-research/bert `create_pretraining_data.py`."""
+    """Settings of instances from text. The defaults are those of google-research/bert `create_pretraining_data.py`."""
 
     sequence_length: int = 128  # maximum number of tokens, [CLS] and [SEP] included; at least 5
     max_predictions: int = 20  # maximum number of masked tokens per instance

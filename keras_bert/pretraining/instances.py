@@ -12,7 +12,7 @@ from keras_bert.pretraining.instance_settings import InstanceSettings
 
 Documents = Sequence[Sequence[int]]
 
-_MAX_TRIES = 10  # of create_pretraining_data.py to draw another document than the current one
+_MAX_TRIES = 10  # of create_pretraining_data.py, to draw a document other than the current one
 
 
 class Segments(NamedTuple):

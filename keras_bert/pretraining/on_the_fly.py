@@ -47,7 +47,7 @@ def text_batches(
     Returns:
         A dataset of dicts of tensors `[batch_size, ...]`: `token_ids`, `segment_ids`, `padding_mask`,
         `masked_positions`, `masked_labels`, `masked_weights`, `next_sentence_labels`. Its iterator can be
-        checkpointed; when restored, it reads the shards again that were in use.
+        checkpointed; when restored, it re-reads the shards that were in use.
 
     Raises:
         ValueError: If there are fewer shards than workers, a number is out of range, the first shard is not UTF-8, or

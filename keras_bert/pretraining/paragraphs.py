@@ -32,7 +32,7 @@ _MIN_HYPHENS = 10
 
 
 class Layout(NamedTuple):
-    """How the lines of a document form paragraphs.
+    """Layout of a document: how its lines form paragraphs.
 
     Every line is a paragraph ("line"), or lines are wrapped and paragraphs end with a blank line ("blank_line") or also
     with a short line ("short_line"). With `joins_broken_lines`, a line that starts with a lowercase letter continues a

@@ -29,7 +29,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class CorpusFormat:
-    """How files of raw text are read."""
+    """Settings for reading files of raw text."""
 
     file_format: str = TEXT  # or "jsonl": each line is a JSON object with the text of a document
     text_field: str = "text"  # key of the text in the JSON objects

@@ -118,7 +118,7 @@ def shard_batches(
 
 
 def read_first_instances(paths: Sequence[str], description: Mapping[str, Any], num_per_file: int) -> tf.data.Dataset:
-    """Reads batches of the first instances of each file; `description` is that of `describe_shards`."""
+    """Reads batches of the first instances of each file; `description` is the result of `describe_shards`."""
     compression = _TFRECORD_COMPRESSIONS[description["compression"]]
     files = tf.data.Dataset.from_tensor_slices(list(paths))
     records = files.flat_map(lambda path: tf.data.TFRecordDataset(path, compression).take(num_per_file))

@@ -37,7 +37,7 @@ def describe_vocabulary(tokenizer: BertTokenizer) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_record_file(path: str, compression: str = "none") -> Iterator[Callable[[bytes], None]]:
-    """Gives a function that writes a record. The file appears under its name if the block ends without an error."""
+    """Yields a function that writes a record. The file appears under its name if the block ends without an error."""
     options = "GZIP" if compression == "gzip" else None
     with atomic_remote_path(path) as unfinished, tf.io.TFRecordWriter(unfinished, options) as writer:
         yield writer.write
@@ -74,7 +74,7 @@ def read_sidecars(paths: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def remove_unfinished(folder: str) -> None:
-    """Removes what interrupted processes left in a folder."""
+    """Removes the leftovers of interrupted processes from a folder."""
     for name in _list_names(folder):
         if name.startswith(f".{_PREFIX}") and UNFINISHED_MARK in name:
             tf.io.gfile.remove(os.path.join(folder, name))

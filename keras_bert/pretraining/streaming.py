@@ -45,7 +45,7 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True)
 class ShardJob:
-    """All that a process needs to make any shard of an output folder; it can be pickled."""
+    """Everything that a process needs to make any shard of an output folder; it can be pickled."""
 
     folder: str
     num_shards: int
@@ -69,7 +69,7 @@ class ShardJob:
         return [instances_path(self.folder, number, num_files) for number in numbers]
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what all shards of the output have in common, as JSON values."""
+        """Returns the settings that all shards of the output share, as JSON values."""
         return {
             "mode": "streaming",
             "num_shards": self.num_shards,
@@ -144,7 +144,7 @@ def find_missing_shards(job: ShardJob, plan: Sequence[Shard]) -> tuple[list[Shar
 
 
 def _find_intact(sidecars: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Returns the files whose size is that of their sidecar."""
+    """Returns the files that have the size stated in their sidecar."""
     sizes = look_up_each(lambda path: tf.io.gfile.stat(path).length, sidecars)
     damaged = set()
     for (path, sidecar), size in zip(sidecars.items(), sizes, strict=True):

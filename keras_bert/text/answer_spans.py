@@ -84,7 +84,7 @@ def find_answers(
     n_best: int = N_BEST,
     max_answer_length: int = MAX_ANSWER_LENGTH,
 ) -> AnswersInContexts:
-    """Finds the `n_best` answers of different wording in contexts `[questions]`, from logits `[windows, length]`.
+    """Finds the `n_best` answers with distinct texts in contexts `[questions]`, from logits `[windows, length]`.
 
     Source: `write_predictions` in google-research/bert `run_squad.py`. Differs from BERT: an answer reaches from the
     first to the last character of its tokens; `keras_bert.text.final_text` has the original's rule.

@@ -30,8 +30,8 @@ class TokenMasker:
     replaced has its label. Each masked token becomes `[MASK]`, or a random entry of the vocabulary (special and unused
     ones included, as in the original), or stays unchanged, independently of the others.
 
-    The result of a row is a function of its tokens and its key, and of nothing else: neither of the other rows, nor of
-    the width of the padding, nor of the order or the number of calls. Pass another key to get another mask.
+    The result of a row depends only on its tokens and its key: not on the other rows, the width of the padding, or the
+    order or number of calls. Pass another key to get another mask.
 
     Source: `create_masked_lm_predictions` in google-research/bert `create_pretraining_data.py`; arXiv 1810.04805,
     section 3.1.

@@ -87,7 +87,7 @@ class BertQuestionPreprocessor(PackingPreprocessor):
             tf.size(questions), tf.size(contexts), "There must be one context for each question; repeat it for several."
         )
         tokens = tokenize_words(self.tokenizer, contexts)
-        # Windows are made of token indices, by which all that is known of a token can be looked up afterwards.
+        # Windows hold token indices, by which all properties of a token are looked up afterwards.
         indices = tokens.token_ids.with_values(tf.range(tf.size(tokens.token_ids.values)))
         windows = self.split(self.tokenizer.tokenize(questions), indices)
 

@@ -64,8 +64,8 @@ class BertTokenizer:
         strip_accents: whether to remove accents. Defaults to None: as `lower_case`, like the original.
         special_tokens_in_text: Defaults to False: `[MASK]` and other special tokens written in a text are ordinary
             text, as in the original.
-            Differs from BERT: True converts `[CLS]`, `[SEP]`, `[MASK]`, `[PAD]` and `[UNK]`, spelled exactly so, to
-            their ids. Do not use it on text from untrusted sources.
+            Differs from BERT: True converts `[CLS]`, `[SEP]`, `[MASK]`, `[PAD]` and `[UNK]`, in exactly this spelling,
+            to their ids. Do not use it on text from untrusted sources.
         max_characters_per_word: 1 to 999, counted after normalization. Defaults to 200, as in the original.
 
     Inputs: a str, or a list, NumPy array, pandas Series or string tensor `[batch]`. Outputs: int32 `RaggedTensor`

@@ -66,5 +66,5 @@ def check_vocabulary(vocabulary: Sequence[str]) -> list[str]:
 
 
 def is_lower_case_vocabulary(vocabulary: Sequence[str]) -> bool:
-    """Checks whether a vocabulary was made from lower-cased text, by the absence of the entry "A"."""
+    """Infers from the absence of the entry "A" whether a vocabulary was made from lower-cased text."""
     return "A" not in vocabulary

@@ -59,7 +59,7 @@ class BertWordPreprocessor(PackingPreprocessor):
         """Tokenizes and packs a batch of sequences; see the class for inputs, outputs and errors."""
         wordpieces = self._tokenize_words(words.values)  # [words, (wordpieces)]
         is_first = tf.equal(tf.ragged.range(wordpieces.row_lengths()).values, 0)
-        # Windows are made of wordpiece indices, by which all that is known of a wordpiece can be looked up afterwards.
+        # Windows hold wordpiece indices, by which all properties of a wordpiece are looked up afterwards.
         indices = words.with_values(wordpieces.with_values(tf.range(tf.size(wordpieces.values)))).merge_dims(1, 2)
         room = self.sequence_length - ADDED_TO_ONE_SEGMENT
         stride = min(max(room // 2, 1) if self.stride is None else self.stride, room)

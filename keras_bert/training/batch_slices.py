@@ -10,7 +10,7 @@ import tensorflow as tf
 def slice_batch(batch: Any, number: int | tf.Tensor, parts: int) -> Any:
     """Returns the rows of one of several parts of a batch, as even as possible.
 
-    A static number of rows that divides evenly stays static, as XLA on a TPU wants.
+    A static number of rows that divides evenly stays static, as XLA requires on a TPU.
 
     >>> [slice_batch(tf.range(5), number, 2).numpy().tolist() for number in range(2)]
     [[0, 1], [2, 3, 4]]

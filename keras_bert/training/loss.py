@@ -24,7 +24,7 @@ def total_loss(terms: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
     Differs from BERT: the original averages the means of the shards, in which a shard with few labels counts as much as
     one with many.
 
-    `terms` has by name the weighted sum of the losses and the sum of the weights. Returns this replica's part of the
+    `terms` maps names to the weighted sum of the losses and the sum of the weights. Returns this replica's part of the
     loss, a scalar.
 
     >>> float(total_loss({"masked_lm": (6.0, 3.0), "next_sentence": (1.0, 2.0)}))

@@ -50,7 +50,7 @@ def _is_reachable(address: str, timeout_seconds: float) -> bool:
 
 
 def describe_lost_workers(cluster: Cluster, error: Exception | None = None, timeout_seconds: float = 5.0) -> str:
-    """Returns one line on which workers were lost, and how to resume.
+    """Returns a one-line message that names the lost workers and says how to resume.
 
     Names the workers that do not answer now, which may include some that noticed the loss first and have exited. If all
     answer, names those that TensorFlow's error mentions.

@@ -175,7 +175,7 @@ def _lock_folder(folder: Path) -> _Lock:
 
 
 def _take_lock(folder: Path, handle: int) -> None:
-    """Locks an open file, and writes into it who did."""
+    """Locks an open file, and writes its owner into it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

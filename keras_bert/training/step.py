@@ -44,7 +44,7 @@ class TrainStep:
             `keras_bert.training.loss.mean_loss_weights`.
 
     Raises:
-        TypeError: if the model has no loss terms, or the optimizer is another.
+        TypeError: if the model has no loss terms, or the optimizer is not a `BertAdamW`.
         ValueError: if there is no micro-batch, nothing to train, the model was created outside the strategy, or a mean
             weight is not positive.
 
@@ -96,7 +96,7 @@ class TrainStep:
         self.loss_scale = DynamicLossScale() if loss_scale == "dynamic" else None
         self._workers = get_num_workers(self.strategy)
         self._gradients = ReplicaGradients(model, seed, gradient_accumulation_steps, jit_compile)
-        # Without AutoGraph, which would convert everything that is called: the first update comes sooner.
+        # Without AutoGraph, which would convert every function that is called and delay the first step.
         self._run = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
         with self.strategy.scope():
             optimizer.build(model.trainable_variables)
@@ -107,7 +107,7 @@ class TrainStep:
         return [] if self.loss_scale is None else self.loss_scale.variables
 
     def run(self, iterator: Iterator[Any], first_step: int, steps: int) -> dict[str, Any]:
-        """Makes several updates.
+        """Runs several training steps.
 
         Stops early at the end of the data, and before an update whose loss or gradient is not finite. (With a loss
         scale such an update is skipped and the factor lowered, as long as that can help.)
@@ -196,7 +196,7 @@ class TrainStep:
         return {**report, "skipped": tf.cast(~is_finite & can_shrink, tf.int64), "failed": ~is_finite & ~can_shrink}
 
     def _one(self, value: Any) -> Any:
-        """The value of one replica, which is that of all."""
+        """Returns the value of one replica; it is the same on all."""
         return self.strategy.experimental_local_results(value)[0]
 
     def _update_replica(self, batch: Any, step: tf.Tensor, factor: tf.Tensor) -> dict[str, Any]:

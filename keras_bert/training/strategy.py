@@ -291,9 +291,9 @@ def _sum_over_first_replicas(strategy: tf.distribute.Strategy, values: tf.Tensor
 
 
 def describe_strategy(strategy: tf.distribute.Strategy) -> dict[str, str]:
-    """Returns the lines of a log that say where training runs."""
+    """Returns log lines that describe where training runs."""
     cluster = get_cluster(strategy)
-    names = (tf.zeros([]).device,)  # of TensorFlow's default strategy, which does not say it
+    names = (tf.zeros([]).device,)  # for TensorFlow's default strategy, which does not list its devices
     if tf.distribute.has_strategy() or strategy is not tf.distribute.get_strategy():
         names = strategy.extended.worker_devices
     devices = [tf.DeviceSpec.from_string(device) for device in names]

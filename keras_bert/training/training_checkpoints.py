@@ -140,7 +140,7 @@ class TrainingCheckpoints:
         return f"position_{worker_index:05d}-of-{self.num_workers:05d}"
 
     def _find_folders(self, kind: str) -> dict[int, Path]:
-        """Returns folders by step; one that was being replaced when its process was killed counts if it is the only."""
+        """Returns folders by step; one that a killed process was replacing counts only if there is no other."""
         files = sorted(self.path.glob(f"*{kind}_*"), key=lambda file: not file.name.startswith(_REPLACED))
         matches = [(re.fullmatch(rf"(?:{_REPLACED})?{kind}_(\d+)", file.name), file) for file in files]
         return {int(match.group(1)): file for match, file in matches if match}
@@ -274,7 +274,7 @@ def _number_variables(variables: Iterable[tf.Variable]) -> dict[str, tf.Variable
 
 
 def _read(prefix: Path, what: str, parts: Mapping[str, Any]) -> None:
-    """Reads a file of TensorFlow's into variables or an iterator."""
+    """Reads a TensorFlow checkpoint into variables or an iterator."""
     try:
         tf.train.Checkpoint(**parts).read(str(prefix)).assert_consumed()
     except (AssertionError, ValueError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError) as error:
@@ -299,7 +299,7 @@ def _add_checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads a manifest; raises ValueError if it is not as it was written."""
+    """Reads a manifest; raises ValueError if it was changed after it was written."""
     text = (folder / _MANIFEST_NAME).read_bytes().decode("utf-8")
     manifest = json.loads(text)
     checksum = manifest.pop("sha256", None) if isinstance(manifest, dict) else None

@@ -115,7 +115,7 @@ class _Rendezvous:
                 self._meet(hello, index)
 
     def _meet(self, hello: dict[str, Any], asked: int | None = None) -> None:
-        """Notes a worker that is up, or how its hello disagrees with this worker's."""
+        """Records a worker that is up, or how its hello disagrees with this worker's."""
         index, ours = hello["index"], self._hello
         name = "a worker" if asked is None else f"the worker at {self._cluster.workers[asked]}"
         if hello["workers"] != ours["workers"]:

@@ -28,7 +28,7 @@ T = TypeVar("T")
 CONFIG_NAME = "bert_config.json"
 STATE_NAME = "checkpoint"
 _INDEX_SUFFIX = ".index"
-_CLASSIFIER_DROPOUT = 0.1  # keep_prob=0.9 is written into run_classifier.py, create_model
+_CLASSIFIER_DROPOUT = 0.1  # keep_prob=0.9 is hard-coded in run_classifier.py, create_model
 _CLASSIFIER = map_dense(CLASSIFIER_HEAD, ["output_weights"], ["output_bias"])
 _SPANS = map_dense(SPAN_HEAD, ["cls/squad/output_weights"], ["cls/squad/output_bias"])
 # google-research/bert's "gelu" is the tanh form.

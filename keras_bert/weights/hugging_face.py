@@ -232,7 +232,7 @@ def _classifier_arguments(config: Mapping[str, Any], path: Path, tensors: Tensor
         if names == [f"LABEL_{index}" for index in range(num_labels)]:
             names = None
     else:
-        # Their library omits id2label for the default labels: their number is that of the biases.
+        # Their library omits id2label for the default labels: their number equals that of the biases.
         names = None
         entry = tensors.entries.get("classifier.bias")
         num_labels = entry.shape[0] if entry and entry.shape else _DEFAULT_NUM_LABELS

@@ -84,7 +84,7 @@ class ComposedEncoder(keras.Model, ABC):
         return self.bert_encoders()[0].learning_rate_factors(decay)  # blocks of the same depth have the same name
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments and the dtype, which is that of the parts."""
+        """Returns the constructor's arguments, and the dtype of the parts."""
         parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in self.PARTS}
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         return {**parts, "name": self.name, "trainable": self.trainable, "dtype": dtype}

@@ -1,4 +1,4 @@
-"""Reads a checkpoint into the kind of encoder that it holds, or into another one."""
+"""Loads a checkpoint into its own kind of encoder, or into another one."""
 
 from typing import Any
 
