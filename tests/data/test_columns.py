@@ -22,7 +22,7 @@ from keras_bert.data.columns import text_column, text_columns
         (pandas.DataFrame({"text_b": ["c", "d"], "text_a": ["a", "b"]}), ["text_a", "text_b"]),
     ],
 )
-def test_texts(x, names):
+def test_reads_the_columns_of_texts(x, names):
     columns = text_columns(x)
     assert list(columns) == names
     assert all(values.dtype == object and len(values) == 2 for values in columns.values())

@@ -48,13 +48,13 @@ def test_all_formats_give_the_same_examples(tmp_path, name):
     ]
 
 
-def test_pairs_and_examples_without_labels(tmp_path):
+def test_reads_pairs_and_examples_without_labels(tmp_path):
     path = write(tmp_path / "pairs.tsv", "id\thypothesis\tpremise\n1\tb\ta\n")
     assert content(read_examples(path, ("premise", "hypothesis"))) == [{"text_a": "a", "text_b": "b"}]
     assert content(read_examples(path, ["hypothesis"], "id")) == [{"text": "b", "label": "1"}]
 
 
-def test_multi_label_examples(tmp_path):
+def test_reads_several_labels_per_example(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabels\na\tx, y\nb\t\nc\tz\n")
     arguments = {"label_column": "labels", "problem_type": "multi_label_classification"}
     expected = [["x", "y"], [], ["z"]]
@@ -80,7 +80,7 @@ def test_multi_label_examples(tmp_path):
         ('"text"', "must be a JSON object"),
     ],
 )
-def test_invalid_json_rows(tmp_path, row, reason):
+def test_reports_an_invalid_json_row(tmp_path, row, reason):
     rows = ['{"text": "good", "label": true}', row, '{"text": "\\ud83d\\ude00", "label": 1}']
     path = write(tmp_path / "a.jsonl", "\n".join(rows))
     kept = [{"text": "good", "label": "true", "line": 1}, {"text": "😀", "label": "1", "line": 3}]
@@ -97,7 +97,7 @@ def test_invalid_json_rows(tmp_path, row, reason):
         ("ugly", {"known_labels": ["1", "bad"]}, r"the label 'ugly' is unknown; known are \['1', 'bad'\]"),
     ],
 )
-def test_invalid_labels(tmp_path, label, arguments, reason):
+def test_reports_an_invalid_label(tmp_path, label, arguments, reason):
     path = write(tmp_path / "a.tsv", f"text\tlabel\ngood\t1\nbad\t{label}\n")
 
     def lines(bad_rows):

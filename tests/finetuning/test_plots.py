@@ -124,7 +124,7 @@ def test_uses_the_last_record_of_a_step(tmp_path, drawn):
 @pytest.mark.parametrize(
     "log", [[], [{"event": "train"}], [{"event": "train", "step": 1, "loss": None}, {"event": "evaluation", "step": 1}]]
 )
-def test_log_without_numbers(tmp_path, drawn, log):
+def test_log_without_numbers_gives_empty_axes(tmp_path, drawn, log):
     draw_curve(tmp_path, drawn, log)
     assert [axes.texts[0].get_text() for axes in drawn[0].axes] == ["no training records", "no evaluation records"]
 

@@ -6,7 +6,7 @@ from keras_bert.layers.dropout import Dropout
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_rate_and_scale(dtype):
+def test_drops_at_the_rate_and_scales_the_rest(dtype):
     dropped = np.array(Dropout(0.1, seed=1, dtype=dtype)(tf.ones([1000, 1000], dtype), training=True), "float32")
     zeros = (dropped == 0).mean()
     # Four standard deviations of a million draws. Keras' own bfloat16 dropout is off by five.
@@ -22,13 +22,13 @@ def test_draws_differ_from_call_to_call_and_repeat_with_the_seed():
     assert (draws[0] == draws[2]).all()
 
 
-def test_no_dropout_without_training():
+def test_does_nothing_without_training():
     x = tf.random.stateless_uniform([4], [0, 1])
     assert Dropout(0.9)(x) is x
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5])
-def test_rate_out_of_range(rate):
+def test_rejects_a_rate_out_of_range(rate):
     with pytest.raises(ValueError, match="at least 0 and below 1"):
         Dropout(rate)
 

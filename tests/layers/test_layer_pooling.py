@@ -51,7 +51,7 @@ def test_weighted_sums_start_as_means(pooling):
 
 
 @pytest.mark.parametrize("pooling", LAYER_POOLINGS)
-def test_bfloat16(pooling):
+def test_bfloat16_is_close_to_float32(pooling):
     layer = random_layer(pooling, dtype="mixed_bfloat16")
     output = layer([tf.cast(state, tf.bfloat16) for state in STATES])
     assert output.dtype == tf.bfloat16
@@ -61,7 +61,7 @@ def test_bfloat16(pooling):
 
 
 @pytest.mark.parametrize("pooling", WEIGHTED)
-def test_gradients(pooling):
+def test_gradients_reach_the_weights_and_the_pooled_layers(pooling):
     layer, states = random_layer(pooling), [tf.constant(state) for state in STATES]
     with tf.GradientTape() as tape:
         tape.watch(states)

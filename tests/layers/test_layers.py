@@ -27,7 +27,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("layer_class, arguments, inputs, shape", CASES, ids=lambda case: getattr(case, "__name__", ""))
-def test_shape_and_config(layer_class, arguments, inputs, shape):
+def test_shape_is_inferred_and_config_rebuilds_the_layer(layer_class, arguments, inputs, shape):
     layer = layer_class(**arguments)
     output = np.array(layer(*inputs))
     assert output.shape == shape
@@ -38,7 +38,7 @@ def test_shape_and_config(layer_class, arguments, inputs, shape):
 
 
 @pytest.mark.parametrize("layer_class, arguments, inputs, shape", CASES, ids=lambda case: getattr(case, "__name__", ""))
-def test_bfloat16(layer_class, arguments, inputs, shape):
+def test_bfloat16_is_close_to_float32(layer_class, arguments, inputs, shape):
     exact = np.array(layer_class(**arguments)(*inputs))
     low = layer_class(**arguments, dtype="mixed_bfloat16")(*inputs)
     assert low.dtype == "bfloat16"
@@ -93,7 +93,7 @@ def test_rejects_invalid_sizes():
         Embeddings(7, 8, max_position_embeddings=4)(IDS, IDS)
 
 
-def test_activations():
+def test_gelu_forms_differ_and_unknown_activations_are_rejected():
     x = np.linspace(-3, 3, 13).astype("float32")
     assert 3e-4 < np.abs(get_activation("gelu")(x) - get_activation("gelu_new")(x)).max() < 5e-4
     np.testing.assert_allclose(

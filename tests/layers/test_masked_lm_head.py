@@ -44,7 +44,7 @@ def test_bfloat16_head_returns_float32_logits():
     np.testing.assert_allclose(found, reference(head, hidden, table), rtol=0.05, atol=0.3)
 
 
-def test_config_round_trip():
+def test_config_rebuilds_the_head():
     head, hidden, table = random_head(hidden_act="gelu_new", initializer_range=0.5, layer_norm_eps=1e-6)
     again = MaskedLMHead.from_config(head.get_config())
     assert again.get_config() == head.get_config()

@@ -36,7 +36,7 @@ def test_scores_equal_the_golden_ones(golden):
             assert {name: positive[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_multi_label_report():
+def test_multi_label_report_follows_the_definitions():
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, [50, 4])
     predictions = np.where(random.random([50, 4]) < 0.8, labels, 1 - labels)

@@ -33,7 +33,7 @@ def test_narrow_types_are_computed_in_float64(dtype):
     assert pearson_correlation([0, 1, 2, 3], predictions) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_report():
+def test_report_has_all_scores_and_none_if_undefined():
     report = regression_report([1.0, 2.0, 3.0, 4.0], [[1.5], [2.0], [2.0], [5.0]])
     assert report == {
         "examples": 4,

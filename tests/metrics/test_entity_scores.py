@@ -60,7 +60,7 @@ def test_json_can_hold_reports():
         assert (report["sentences"], report["tokens"]) == (2, 2)
 
 
-def test_plain_tags():
+def test_plain_tags_are_scored_as_classes():
     true, predicted = [["DT", "NN"], ["``", "NN"]], [["DT", "VB"], ["``", "NN"]]
     metrics = tagging_metrics(true, predicted, "plain")
     assert metrics == {"macro_f1": pytest.approx((1 + 2 / 3 + 0 + 1) / 4), "token_accuracy": 0.75}
@@ -69,7 +69,7 @@ def test_plain_tags():
     assert report["confusion_matrix"] == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
 
 
-def test_types_with_names_of_averages():
+def test_types_may_have_the_names_of_averages():
     report = tagging_report([["B-micro avg", "B-macro"]], [["B-micro avg", "O"]])
     assert report["per_type"]["micro avg"]["support"] == 1
     assert report["micro"]["recall"] == 0.5

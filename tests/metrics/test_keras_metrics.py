@@ -83,7 +83,7 @@ def test_undefined_score_is_0_with_fractional_weights():
 
 
 @pytest.mark.parametrize("average", AVERAGES)
-def test_multi_label_f1(average):
+def test_multi_label_f1_equals_scikit_learn(average):
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, [60, 4]).astype("float32")
     logits = random.standard_normal([60, 4]).astype("float32") + labels

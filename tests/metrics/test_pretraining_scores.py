@@ -8,7 +8,7 @@ MASKED_LM = {"masked_lm_loss": 6.0, "masked_lm_correct": 1.0, "masked_lm_weight"
 NEXT_SENTENCE = {"next_sentence_loss": 1.0, "next_sentence_correct": 3.0, "next_sentence_weight": 5.0}
 
 
-def test_means_by_weight():
+def test_losses_and_accuracies_are_weighted_means():
     assert pretraining_metrics({**MASKED_LM, **NEXT_SENTENCE}) == {
         "masked_lm_loss": 1.5,
         "masked_lm_accuracy": 0.25,

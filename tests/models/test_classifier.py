@@ -72,7 +72,7 @@ def test_all_forms_of_labels_agree():
     np.testing.assert_allclose(losses, np.broadcast_to(losses[0], np.shape(losses)), atol=1e-6)
 
 
-def test_pairs():
+def test_pairs_are_read_from_all_containers_in_order():
     classifier = toy_classifier(["same", "different"])
     a, b = TEXTS[:8], TEXTS[8:16]
     expected = classifier.predict((a, b), verbose=0)
@@ -82,7 +82,7 @@ def test_pairs():
     assert np.abs(classifier.predict((b, a), verbose=0) - expected).max() > 1e-4
 
 
-def test_multi_label():
+def test_learns_several_labels_per_text():
     texts = ["good", "bad", "good and bad", "the film"] * 8
     labels = [["praise"], ["blame"], ["praise", "blame"], []] * 8
     classifier = trained(toy_classifier(["praise", "blame"], problem_type=MULTI_LABEL), texts, labels, epochs=25)
@@ -90,7 +90,7 @@ def test_multi_label():
     assert classifier.evaluate(texts, labels, verbose=0, return_dict=True)["accuracy"] == 1.0
 
 
-def test_regression():
+def test_learns_a_regression():
     targets = [1.0 if label == "positive" else -1.0 for label in LABELS]
     classifier = trained(toy_classifier(None, problem_type=REGRESSION), y=targets, epochs=20)
     assert classifier.evaluate(TEXTS, targets, verbose=0, return_dict=True)["mse"] < 0.2
@@ -171,7 +171,7 @@ def test_tensorflow_checkpoint_after_predict_keeps_every_variable(tmp_path):
     assert len(saved) == len(classifier.variables)
 
 
-def test_validation_data_and_split():
+def test_evaluates_on_validation_data_or_split():
     classifier = toy_classifier()
     classifier.compile(keras_bert.BertAdamW(0.0))
     expected = classifier.evaluate(TEXTS[48:], LABELS[48:], verbose=0)[0]

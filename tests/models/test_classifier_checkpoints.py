@@ -80,7 +80,7 @@ def test_rejects_missing_vocabularies_and_long_sequences(folder):
     assert load(folder, vocabulary=WORDS, lower_case=True).labels
 
 
-def test_tf1_checkpoint(shared):
+def test_loads_a_tf1_checkpoint_with_a_random_head(shared):
     path = shared / "data" / "checkpoints" / "tf1_tiny"
     classifier = load(path, labels=["no", "yes"], sequence_length=8)
     assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}

@@ -42,13 +42,13 @@ def test_mixed_bfloat16_is_close_on_minilm(shared, minilm):
 @pytest.mark.parametrize(
     "size, parameters", [("tiny", 4_385_920), pytest.param("large", 335_141_888, marks=pytest.mark.slow)]
 )
-def test_published_sizes(size, parameters):
+def test_published_sizes_have_the_published_number_of_parameters(size, parameters):
     # All blocks of large would be 1.3 GB: count those of one block, and what a second adds.
     one, two = (BertEncoder.from_size(size, num_hidden_layers=blocks).count_params() for blocks in (1, 2))
     assert one + (ENCODER_SIZES[size]["num_hidden_layers"] - 1) * (two - one) == parameters
 
 
-def test_unknown_size():
+def test_rejects_an_unknown_size():
     with pytest.raises(ValueError, match=r"'huge'; allowed are \['tiny', 'mini'"):
         BertEncoder.from_size("huge")
     assert list(ENCODER_SIZES) == ["tiny", "mini", "small", "medium", "base", "large"]
@@ -101,7 +101,7 @@ def test_seed_determines_initial_weights():
     assert np.abs(np.array(one.weights[0]) - np.array(other.weights[0])).max() > 0
 
 
-def test_without_pooler():
+def test_an_encoder_without_pooler_has_no_pooled_output():
     encoder = toy_encoder(with_pooler=False)
     assert set(encoder(random_inputs())) == {"sequence_output"}
     assert not any("pooler" in path for path in encoder.variables_by_path())

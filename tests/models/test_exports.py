@@ -262,7 +262,7 @@ def test_empty_requests_get_empty_answers(export):
             assert tf.TensorShape(outputs[name].tensor_shape).is_compatible_with(output.shape)
 
 
-def test_shapes_of_empty_answers(exports):
+def test_empty_answers_have_the_documented_shapes(exports):
     for name, output, shape in (
         ("classifier", "probabilities", (0, 2)),
         ("pretrainer", "words", (0, 0, 3)),
@@ -296,7 +296,7 @@ def test_inputs_and_outputs_are_documented(export):
             assert f"`{name}`" in documentation, (signature, name)
 
 
-def test_words_of_hostile_texts(exports):
+def test_counts_the_words_of_hostile_texts(exports):
     counts = exports["token_classifier"].answer("hostile", "serving_default")["word_count"].tolist()
     assert counts == [0, 0, 2, 2, 1, 501, 16, 4, 4, 3, 8]
 
@@ -322,7 +322,7 @@ def test_can_be_served(export):
     assert not [name for name in list_operations(export.folder) if name.startswith(stateful)]
 
 
-def test_assets(export):
+def test_assets_hold_vocabulary_and_labels(export):
     check_assets(export.folder, export.model)
 
 

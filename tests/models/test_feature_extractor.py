@@ -116,7 +116,7 @@ def test_training_has_no_effect():
     np.testing.assert_array_equal(extractor(ids, training=True), extractor(ids))
 
 
-def test_similarity():
+def test_similarity_is_the_cosine_of_embeddings():
     extractor = toy_extractor(normalize=False, combine="stack", layers=[-1, -2])
     pairs, texts = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
     left, right = extractor.embed(pairs).reshape([2, -1]), extractor.embed(texts).reshape([3, -1])
@@ -135,7 +135,7 @@ def test_wordpieces_of_batches_equal_single_texts(states, combine):
         np.testing.assert_allclose(features.vectors, combined(text_states, [-2, -1], combine), atol=1e-5)
 
 
-def test_word_pooling():
+def test_words_have_the_first_or_mean_vector_of_their_wordpieces():
     extractor = toy_extractor(layers=[-1, 0], combine="stack")
     text = " goodly,\tthe film ."  # good ##ly , | the | film | .
     states = np.stack(hidden_states(extractor, text)[[-1, 0]], axis=1)
@@ -146,7 +146,7 @@ def test_word_pooling():
     np.testing.assert_allclose(mean.vectors, [states[1:4].mean(axis=0), *states[4:7]], atol=1e-5)
 
 
-def test_words_of_pairs():
+def test_words_of_pairs_have_the_vectors_of_their_tokens():
     extractor = toy_extractor()
     pairs = (["goodly film", "", "plot"], ["the plot", "was bad", ""])
     found = extractor.extract(pairs, "words")
@@ -176,7 +176,7 @@ def test_accepts_tokenized_texts():
     np.testing.assert_array_equal(extractor.embed(units.examples), extractor.embed(TEXTS))
 
 
-def test_bfloat16():
+def test_bfloat16_is_close_to_float32():
     extractor = toy_extractor(layers=[0, 1, 2], normalize=False)
     low = toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2], normalize=False)
     found = low.embed(TEXTS)
@@ -184,7 +184,7 @@ def test_bfloat16():
     np.testing.assert_allclose(found, extractor.embed(TEXTS), atol=0.05)
 
 
-def test_export_of_pairs_in_bfloat16(tmp_path):
+def test_bfloat16_export_of_pairs_is_close_to_embed(tmp_path):
     extractor = toy_extractor(combine="stack", layers=[1, 2])
     served = tf.saved_model.load(extractor.export(tmp_path / "1", dtype="bfloat16", pairs=True))
     pairs = (TEXTS[:3], TEXTS[3:6])

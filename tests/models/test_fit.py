@@ -138,7 +138,7 @@ def test_pandas_columns_are_read_like_dicts():
     np.testing.assert_array_equal(labeler.tokenize(frame, answers).labels, labeler.tokenize(questions, answers).labels)
 
 
-def test_pairs_and_generators():
+def test_takes_lists_and_generators_of_pairs():
     (first, second), y = make_data("pairs")
     head = compiled("pairs")
     expected = head.predict((first, second), verbose=0)
@@ -149,7 +149,7 @@ def test_pairs_and_generators():
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_predict_of_no_texts(kind):
+def test_predicts_nothing_for_no_texts(kind):
     x, _ = make_data(kind, 2)
     empty = {name: [] for name in x} if isinstance(x, dict) and "token_ids" not in x else []
     for output in keras.tree.flatten(make_head(kind).predict(empty, verbose=0)):

@@ -25,7 +25,7 @@ NAMES = ["a", "b", "c"]
         ([[1.5, 2.0, -3.0]], REGRESSION, [[1.5, 2.0, -3.0]]),
     ],
 )
-def test_encoding(values, problem_type, expected):
+def test_encodes_labels_by_problem_type(values, problem_type, expected):
     encoded = encode_labels(values, NAMES, problem_type)
     assert encoded.tolist() == expected
     assert encoded.dtype == ("int32" if problem_type == SINGLE_LABEL else "float32")
@@ -64,7 +64,7 @@ def test_many_labels_take_linear_time():
     assert encode_labels(names, names, SINGLE_LABEL)[-1] == 99_999  # a quadratic algorithm takes minutes
 
 
-def test_label_names():
+def test_label_names_have_defaults():
     assert label_names(2, SINGLE_LABEL) == ["0", "1"]
     assert label_names(None, REGRESSION) == ["value"]
     assert label_names(("x", "y"), MULTI_LABEL) == ["x", "y"]

@@ -34,7 +34,7 @@ def make_head(name, kind):
     ("head", "kind"),
     [*(("classifier", kind) for kind in KINDS), ("choice", FEATURES), ("spans", "two_directions")],
 )
-def test_head_round_trip(tmp_path, head, kind):
+def test_heads_are_saved_and_loaded_with_their_encoder(tmp_path, head, kind):
     model = make_head(head, kind)
     folder = model.save_checkpoint(tmp_path / "model", hidden_dropout_prob=0.25)
     lengths = {"stride": 8, "max_query_length": 4} if head == "spans" else {}
@@ -53,7 +53,7 @@ def test_head_round_trip(tmp_path, head, kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_configuration_and_names_of_tensors(tmp_path, kind):
+def test_configuration_names_the_encoder_and_other_readers_refuse_it(tmp_path, kind):
     folder = make_head("classifier", kind).save_checkpoint(tmp_path / "model", dtype="bfloat16")
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "keras_bert"

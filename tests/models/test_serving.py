@@ -119,7 +119,7 @@ def test_every_weight_is_stored_once_and_nothing_of_the_optimizer(classifier, fo
     assert size < Path(f"{file}.data-00000-of-00001").stat().st_size < 1.03 * size
 
 
-def test_export_of_a_mixed_bfloat16_model(tmp_path):
+def test_a_mixed_bfloat16_model_is_exported_unchanged_or_in_float32(tmp_path):
     mixed = toy_classifier(encoder_arguments={"dtype": "mixed_bfloat16"})
     expected = toy_classifier().predict_probabilities(TEXTS)
 

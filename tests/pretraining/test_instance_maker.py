@@ -50,7 +50,7 @@ def test_instances_contain_the_tokens_of_the_text(documents, task):
     assert not token_ids[made["padding_mask"] == 0].any()
 
 
-def test_shapes_and_dtypes(documents):
+def test_instances_have_the_documented_shapes_and_dtypes(documents):
     rows, made = made_by(maker(), documents)
     assert_is_batch(made, len(rows), 32, 5)
 
@@ -109,7 +109,7 @@ def test_empty_text_gives_no_instances(task):
     assert_is_batch(made, 0, 32, 5)
 
 
-def test_documents_of_one_sentence():
+def test_documents_of_one_sentence_have_no_ordered_pairs():
     single = tokenize_documents(["river stone", "", "night"], tokenizer().tokenize)
     assert [len(maker(next_sentence=task).choose(single, 0, 0)) for task in NEXT_SENTENCE_TASKS] == [2, 0, 2]
 

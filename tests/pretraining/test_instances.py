@@ -71,7 +71,7 @@ def test_the_caller_may_draw_random_numbers_between_instances():
         assert found == [(first, second, theirs.random()) for first, second, _ in slow]
 
 
-def test_pairs_of_single_sentences():
+def test_unfilled_instances_are_pairs_of_single_sentences():
     documents = random_documents(5, documents=4, sentences=50, tokens=9)
     sentences = {(start, end) for document in documents for start, end in pairwise(document)}
     following = {

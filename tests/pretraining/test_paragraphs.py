@@ -112,11 +112,11 @@ def test_only_hyphens_of_wrapping_are_dropped():
         ([" a\t b\u3000c\xa0\xa0d ", "  e\u2028f\x0bg\x0ch\x85i\u2029j\x1ck "], "a b c d e f g h i j k"),
     ],
 )
-def test_junctions_and_white_space(lines, joined):
+def test_joins_lines_with_the_right_separator(lines, joined):
     assert list(join_paragraphs(lines, "blank_line", "keep")) == [joined]
 
 
-def test_wrapped_chinese_and_korean():
+def test_joins_wrapped_chinese_and_korean():
     lines = [line for text in CHINESE for line in [*re.findall(r".{1,13}", text), ""]]
     assert list(join_paragraphs(lines)) == CHINESE
     assert list(join_paragraphs(CHINESE)) == CHINESE
@@ -164,7 +164,7 @@ def test_nothing_but_white_space_is_lost(seed):
 
 
 @pytest.mark.slow
-def test_layouts_of_the_novels(shared):
+def test_detects_the_layouts_of_the_novels(shared):
     found = {}
     for path in sorted((shared / "data/text/english_novels").glob("*.txt")):
         lines = path.read_text("utf-8-sig")[: 2**18].split("\n")

@@ -24,17 +24,17 @@ def documents(paths, bad_rows=None, counts=None, **options):
 @pytest.mark.parametrize("layout", stories.LAYOUTS)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_line_ends_and_byte_order_marks(tmp_path, layout, line_end, mark):
+def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path, layout, line_end, mark):
     path = write(tmp_path / "story.txt", mark + line_end.join(stories.LAYOUTS[layout]()))
     assert documents(path) == [stories.ALL_SENTENCES]
 
 
-def test_byte_order_marks_of_joined_files(tmp_path):
+def test_removes_byte_order_marks_of_joined_files(tmp_path):
     story = "\ufeff" + "\r\n".join(stories.spaced())
     assert documents(write(tmp_path / "stories.txt", story + story)) == [stories.ALL_SENTENCES * 2]
 
 
-def test_chinese_and_korean(tmp_path):
+def test_reads_chinese_and_korean(tmp_path):
     path = write(tmp_path / "zh.txt", "\n".join("　　" + text for text in stories.CHINESE))
     assert documents(path, language="zh") == [stories.CHINESE_SENTENCES]
     path = write(tmp_path / "zh.gb.txt", "\n".join(stories.CHINESE).encode("gb18030"))
@@ -58,7 +58,7 @@ def test_lines_and_blocks_can_be_documents(tmp_path):
     assert documents(path, document_per="file") == [["One.", "Two.", "Three.", "Four."]]
 
 
-def test_documents_of_json_lines(tmp_path):
+def test_each_json_object_is_a_document(tmp_path):
     texts = ["\r\n".join(stories.wrapped()), " \n", "\n".join(stories.PARAGRAPHS), "One.\u2028Two."]
     path = tmp_path / "a.jsonl"
     write(path, "\n".join(json.dumps({"body": text, "id": 3}) for text in texts) + "\n\n")
@@ -71,7 +71,7 @@ def test_documents_of_json_lines(tmp_path):
     assert documents(tmp_path / "a.jsonl.gz", file_format="jsonl", text_field="body") == expected
 
 
-def test_json_rows_without_text(tmp_path):
+def test_reports_json_rows_without_text(tmp_path):
     rows = ['{"text": "One."}', '{"body": "Two."}', '{"text": 3}', '{"text": "\\ud800"}', "{", '{"text": "Five."}']
     path = write(tmp_path / "a.jsonl", "\n".join(rows))
     with pytest.raises(BadRowError, match=r"a.jsonl, line 2: has no 'text'; its keys are"):

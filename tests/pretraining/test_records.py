@@ -21,7 +21,7 @@ def instances(number=5):
     "record_format, token_ids, segment_ids",
     [("bert", "input_ids", "segment_ids"), ("models", "input_word_ids", "input_type_ids")],
 )
-def test_features_in_the_file(record_format, token_ids, segment_ids):
+def test_records_have_the_features_of_their_format(record_format, token_ids, segment_ids):
     made = instances()
     names = {token_ids: "token_ids", segment_ids: "segment_ids", "input_mask": "padding_mask"}
     names |= {"masked_lm_positions": "masked_positions", "masked_lm_ids": "masked_labels"}

@@ -9,11 +9,11 @@ from tests.pretraining.stories import CHINESE, CHINESE_SENTENCES, KOREAN, KOREAN
 
 
 @pytest.mark.parametrize("paragraph, expected", zip(PARAGRAPHS, SENTENCES, strict=True))
-def test_english_paragraphs(paragraph, expected):
+def test_splits_english_paragraphs(paragraph, expected):
     assert list(split_sentences(paragraph)) == expected
 
 
-def test_chinese_and_korean_paragraphs():
+def test_splits_chinese_and_korean_paragraphs():
     assert [sentence for text in CHINESE for sentence in split_sentences(text, "zh")] == CHINESE_SENTENCES
     assert [sentence for text in KOREAN for sentence in split_sentences(text, "ko")] == KOREAN_SENTENCES
 

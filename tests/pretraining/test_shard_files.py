@@ -38,7 +38,7 @@ def test_gzip_files_are_deterministic(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["", "FOLDER/"])
-def test_sidecars(tmp_path, monkeypatch, folder):
+def test_a_sidecar_is_read_as_it_was_written(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
     path = folder.replace("FOLDER", str(tmp_path)) + "records"
     with open_record_file(path):
@@ -86,7 +86,7 @@ def test_a_missing_folder_has_no_files(tmp_path):
 
 
 @pytest.mark.parametrize("folder, path", [("a", "a/"), ("a/", "a/"), ("", ""), ("gs://bucket/a", "gs://bucket/a/")])
-def test_names_of_files(folder, path):
+def test_file_names_have_number_and_count(folder, path):
     assert instances_path(folder, 7, 12) == f"{path}pretraining-00007-of-00012.tfrecord"
 
 

@@ -27,7 +27,7 @@ def directions(tmp_path_factory):
 
 
 @pytest.mark.parametrize("encoder", ["left_to_right_bilstm", FEATURES])
-def test_bidirectional_checkpoint_in_another_encoder(toy_glue, toy_checkpoint, tmp_path, encoder):
+def test_other_encoders_start_from_a_bidirectional_checkpoint(toy_glue, toy_checkpoint, tmp_path, encoder):
     folder = tmp_path / "run"
     epochs = 2 if encoder == FEATURES else EPOCHS
     results = run("sst2", "train,eval", toy_glue, folder, toy_checkpoint, epochs=epochs, encoder=encoder)
@@ -49,7 +49,7 @@ def test_bidirectional_checkpoint_in_another_encoder(toy_glue, toy_checkpoint, t
     np.testing.assert_allclose(served(text=tf.constant(TEXTS))["probabilities"], expected, atol=1e-5)
 
 
-def test_run_has_one_encoder(toy_glue, toy_checkpoint, tmp_path):
+def test_run_keeps_its_encoder(toy_glue, toy_checkpoint, tmp_path):
     folder, encoder, other = tmp_path / "run", "two_directions", "left_to_right"
     results = run("sst2", "train,eval", toy_glue, folder, toy_checkpoint, encoder=encoder)
     # The flag may be repeated, and a finished training is not repeated.
@@ -62,7 +62,7 @@ def test_run_has_one_encoder(toy_glue, toy_checkpoint, tmp_path):
         run("sst2", "train", toy_glue, folder, toy_checkpoint, encoder=other)
 
 
-def test_checkpoints_of_one_direction_each(toy_glue, directions, tmp_path):
+def test_two_directions_start_from_two_checkpoints(toy_glue, directions, tmp_path):
     left, right = directions
     options = {"encoder": "two_directions", "init_checkpoint_right_to_left": right}
     results = run("sst2", "train,eval", toy_glue, tmp_path / "run", left, epochs=EPOCHS, **options)

@@ -117,7 +117,7 @@ def test_model_learns(tmp_path, corpus):
 
 
 @pytest.mark.parametrize("next_sentence", ["sop", "none"])
-def test_other_next_sentence_objectives(tmp_path, corpus, next_sentence):
+def test_head_for_pairs_exists_only_if_they_are_predicted(tmp_path, corpus, next_sentence):
     run(tmp_path / "run", corpus, next_sentence=next_sentence, phase=PHASES[:1])
     names = load_file(tmp_path / "run" / "model" / "model.safetensors")
     assert ("cls.seq_relationship.weight" in names) == (next_sentence == "sop")
@@ -141,7 +141,7 @@ def test_model_pretrained_without_dropout_keeps_its_rates_for_fine_tuning(tmp_pa
 
 
 @pytest.mark.parametrize("objective", ["left_to_right", "right_to_left"])
-def test_language_models(tmp_path, corpus, objective):
+def test_language_model_keeps_its_direction(tmp_path, corpus, objective):
     options = {"next_sentence": "none", "phase": PHASES[:1]}
     run(tmp_path / "run", corpus, objective=objective, checkpoint_dtype="bfloat16", **options)
     model = resolve_checkpoint(tmp_path / "run")
@@ -158,7 +158,7 @@ def test_language_models(tmp_path, corpus, objective):
     assert masked.encoder.attention_direction == "bidirectional"
 
 
-def test_initial_weights_are_those_of_another_run(tmp_path, corpus):
+def test_starts_from_the_weights_of_another_run(tmp_path, corpus):
     run(tmp_path / "one", corpus)
     run(tmp_path / "two", corpus, init_checkpoint=tmp_path / "one", learning_rate=0.0, weight_decay=0.0)
     np.testing.assert_array_equal(read_weights(tmp_path / "two"), read_weights(tmp_path / "one"))

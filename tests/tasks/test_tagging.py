@@ -86,7 +86,7 @@ def test_exported_model_tags_as_in_the_files(finished):
 
 
 @pytest.mark.slow
-def test_parts_of_speech(tmp_path, toy_checkpoint):
+def test_learns_parts_of_speech(tmp_path, toy_checkpoint):
     def plain(tag):
         return {"good": "ADJ", "bad": "ADV"}.get(tag[2:], "NOUN")
 

@@ -28,7 +28,7 @@ def test_spans_equal_the_reference(n_best, max_answer_length, step):
 
 
 @pytest.mark.parametrize("num_windows", [0, 2])
-def test_no_allowed_span(num_windows):
+def test_finds_nothing_if_no_span_is_allowed(num_windows):
     logits, mask = tf.zeros([num_windows, 7]), tf.zeros([num_windows, 7], bool)
     assert find_answer_spans(logits, logits, mask, mask, tf.range(num_windows)).starts.shape == [0]
 

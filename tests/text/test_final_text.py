@@ -20,10 +20,10 @@ from keras_bert.text.final_text import final_text
         ("word", "", ""),
     ],
 )
-def test_lower_cased_answers(answer, words, expected):
+def test_finds_lower_cased_answers_in_their_words(answer, words, expected):
     assert final_text(answer, words, lower_case=True) == expected
 
 
-def test_cased_answers():
+def test_finds_cased_answers_in_their_words():
     assert final_text("Café", "«Café»", lower_case=False) == "Café"
     assert final_text("café", "«Café»", lower_case=False) == "«Café»"

@@ -18,7 +18,7 @@ from keras_bert.text.inputs import as_text_tensor
         ([], [0]),
     ],
 )
-def test_accepted_forms_of_text(texts, shape):
+def test_all_forms_of_text_become_string_tensors(texts, shape):
     tensor = as_text_tensor(texts)
     assert tensor.dtype == tf.string
     assert tensor.shape == shape

@@ -102,7 +102,7 @@ def test_number_is_rounded_as_in_python(rate, length, number):
     assert tf.reduce_sum(masked["masked_weights"]) == number == round(rate * length)
 
 
-def test_observed_rates(whole_words):
+def test_observed_rates_equal_the_defaults(whole_words):
     ids, padding_mask, keys = random_rows(20_000, 128, min_length=64)
     masked = arrays(TokenMasker(VOCABULARY, 20, whole_words=whole_words)(ids, padding_mask, keys))
     assert abs(masked["masked_weights"].sum() / padding_mask.sum() - 0.15) < 0.005

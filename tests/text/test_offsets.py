@@ -21,13 +21,13 @@ def assert_equals_reference(tokenizer, texts, lower_case, **arguments):
 
 
 @pytest.mark.parametrize("name", VOCABULARY_FILES)
-def test_golden_texts(shared, tokenizers, name):
+def test_golden_texts_equal_the_reference(shared, tokenizers, name):
     texts = [row["text"] for row in golden_rows(shared, name)]
     assert_equals_reference(tokenizers[name], texts, name in LOWER_CASED)
 
 
 @pytest.mark.parametrize("name", VOCABULARY_FILES)
-def test_fuzzed_bytes(shared, tokenizers, name):
+def test_fuzzed_bytes_equal_the_reference(shared, tokenizers, name):
     generator = random.Random(21)
     code_points = [code_point for code_point, _ in code_point_rows(shared, "cased")]
     texts = [fuzzed_bytes(generator, code_points) + invalid_bytes(generator) for _ in range(500)]
@@ -37,7 +37,7 @@ def test_fuzzed_bytes(shared, tokenizers, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["uncased", "cased"])
-def test_every_code_point(shared, tokenizers, name):
+def test_every_code_point_equals_the_reference(shared, tokenizers, name):
     # The 131,072 private characters from U+F0000 differ only in their numbers: a thousand are enough.
     texts = [f"a{chr(row[0])}b" for row in code_point_rows(shared, name) if row[0] < 0xF0000 + 1000]
     assert_equals_reference(tokenizers[name], texts, name in LOWER_CASED)
@@ -46,7 +46,7 @@ def test_every_code_point(shared, tokenizers, name):
 @pytest.mark.parametrize(
     "arguments", [{"strip_accents": False}, {"special_tokens_in_text": True}, {"max_characters_per_word": 5}]
 )
-def test_fuzzed_bytes_with_other_arguments(shared, vocabularies, arguments):
+def test_fuzzed_bytes_with_other_arguments_equal_the_reference(shared, vocabularies, arguments):
     generator = random.Random(22)
     code_points = [code_point for code_point, _ in code_point_rows(shared, "cased")]
     texts = [fuzzed_bytes(generator, code_points) for _ in range(500)]
@@ -64,7 +64,7 @@ def test_reference_decodes_like_python():
         assert all(text[start:end].decode() == character for character, start, end in decoded)
 
 
-def test_text_that_tokens_cover(toy):
+def test_tokens_cover_their_original_characters(toy):
     # A removed character or a stripped mark is covered inside a token, but not around it; [UNK] covers its word.
     text = "Pla\u00adying! \u200bplay\u200b ca\u0301fe cafe\u0301 strange İ"
     result = toy.tokenize_with_offsets(text)
@@ -75,7 +75,7 @@ def test_text_that_tokens_cover(toy):
     assert covered == [text[start:end] for start, end in spans]
 
 
-def test_batches_and_graphs(toy):
+def test_offsets_are_the_same_in_eager_mode_and_in_graphs(toy):
     result = toy.tokenize_with_offsets(["", "é play", b"\xff!"])
     assert [part.dtype for part in result] == [tf.int32] * 5
     assert result.start_bytes.to_list() == [[], [0, 3], [1]]

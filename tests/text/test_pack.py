@@ -39,7 +39,7 @@ def test_longest_pads_to_the_longest_row_after_truncation():
             np.testing.assert_array_equal(longest[name], full[name][:, :width])
 
 
-def test_types_and_static_shapes_in_a_graph():
+def test_a_graph_has_static_shapes_and_int32_results():
     specification = tf.RaggedTensorSpec([None, None], tf.int64)
 
     @tf.function(input_signature=[specification, specification])

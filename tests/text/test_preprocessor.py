@@ -12,7 +12,7 @@ from keras_bert.text.word_preprocessor import BertWordPreprocessor
 GOLDEN_NAMES = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
 
 
-def test_golden_rows(shared, tokenizers):
+def test_rows_equal_the_golden_ones(shared, tokenizers):
     path = shared / "golden" / "tokenizer" / "pair_packing_uncased.jsonl"
     golden = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     assert len(golden) == 200
@@ -43,7 +43,7 @@ PAIR_IDS = [[2, 5, 3, 7, 3]]
         (pd.DataFrame({"text_b": ["!"], "text_a": ["play"]}), PAIR_IDS, [5]),
     ],
 )
-def test_forms_of_texts(toy, inputs, ids, counts):
+def test_all_forms_of_texts_are_accepted(toy, inputs, ids, counts):
     preprocessor = BertPreprocessor(toy)
     assert preprocessor(inputs)["token_ids"].numpy().tolist() == ids
     assert preprocessor.token_counts(inputs).numpy().tolist() == counts

@@ -10,7 +10,7 @@ from tests.text.conftest import TOY_VOCABULARY, VOCABULARY_FILES, code_point_row
 
 
 @pytest.mark.parametrize("name", VOCABULARY_FILES)
-def test_golden_texts(shared, tokenizers, name):
+def test_golden_texts_equal_the_original(shared, tokenizers, name):
     rows = golden_rows(shared, name)
     texts = [row["text"] for row in rows]
     assert len(rows) == 2076
@@ -22,7 +22,7 @@ def test_golden_texts(shared, tokenizers, name):
 
 
 @pytest.mark.parametrize("name", ["uncased", "cased"])
-def test_every_code_point(shared, tokenizers, name):
+def test_every_code_point_equals_the_original(shared, tokenizers, name):
     rows = code_point_rows(shared, name)
     assert len(rows) == 282_230
     tokens = tokenizers[name].tokens([f"a{chr(code_point)}b" for code_point, _ in rows])
@@ -46,7 +46,7 @@ def test_last_of_several_equal_entries_has_the_id():
     assert tokenizer.id_to_token([5, 13, 14, 15]).numpy().tolist() == [b"play", b"play", b"", b"##"]
 
 
-def test_empty_texts_and_batches(toy):
+def test_empty_texts_and_batches_have_no_ids(toy):
     assert toy.tokenize(["", "play", " \t"]).to_list() == [[], [5], []]
     assert toy.tokenize([]).to_list() == []
     assert toy.tokenize("").numpy().tolist() == []
@@ -67,7 +67,7 @@ def test_tokenizer_created_in_a_graph_outlives_it():
     assert BertTokenizer(vocabulary, lower_case=True).tokenize(["Graph!"]).to_list() == expected
 
 
-def test_ids_and_lookups(toy):
+def test_looks_up_ids_and_tokens(toy):
     assert (toy.pad_id, toy.unk_id, toy.cls_id, toy.sep_id, toy.mask_id) == (0, 1, 2, 3, 4)
     assert toy.vocab_size == len(toy.vocabulary) == 13
     assert (toy.id_to_token(6), toy.id_to_token(np.int64(6)), toy.token_to_id("##ing")) == ("##ing", "##ing", 6)

@@ -17,7 +17,7 @@ def test_lines_end_at_line_feeds_only_and_are_stripped(tmp_path):
     assert len(load_vocabulary(str(write(tmp_path, SPECIAL)))) == 4  # the last line feed adds no entry
 
 
-def test_released_vocabularies(vocabularies):
+def test_reads_the_released_vocabularies_and_infers_their_case(vocabularies):
     sizes = {name: len(vocabulary) for name, vocabulary in vocabularies.items()}
     assert sizes == {"uncased": 30522, "cased": 28996, "multi_cased": 119547, "chinese": 21128}
     assert (vocabularies["chinese"][343], vocabularies["chinese"][13502]) == ("", "##")

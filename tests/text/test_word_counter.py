@@ -53,5 +53,5 @@ def test_the_word_limit_is_an_argument():
 
 
 @pytest.mark.parametrize("texts", [[], np.array([], dtype=object), [""]])
-def test_empty_texts(texts):
+def test_empty_texts_have_no_words(texts):
     assert count(texts, True) == ({}, 0)

@@ -28,7 +28,7 @@ def compute_scores(encoder, ids):
 
 
 @pytest.mark.parametrize("pad_to", ["longest", "max_length"])
-def test_tokens_and_weights(pad_to):
+def test_weights_equal_the_scores_of_the_encoder(pad_to):
     encoder = toy_encoder(initializer_range=0.8)
     texts = ["a lovelyly film [MASK]", "the plot was good"]
     read, cut = compute_attention(encoder, toy_preprocessor(pad_to=pad_to), texts, [0, 1])
@@ -44,7 +44,7 @@ def test_tokens_and_weights(pad_to):
     assert_close(read.weights.sum(axis=-1), np.ones(read.weights.shape[:-1]), num_terms=14)
 
 
-def test_selected_layers_of_a_truncated_text():
+def test_computes_selected_layers_of_a_truncated_text():
     encoder = toy_encoder(num_hidden_layers=3)
     read, cut = compute_attention(encoder, toy_preprocessor(sequence_length=6), ["good " * 9], [0, 2])
     assert (read.tokens, cut) == (["[CLS]", *["good"] * 4, "[SEP]"], 5)

@@ -247,7 +247,7 @@ def test_unprepared_text_and_a_foreign_vocabulary_are_reported(tmp_path, corpus,
     assert "prepared" not in report and "[UNK]" not in report
 
 
-def test_exact_files(tmp_path, corpus, capsys):
+def test_exact_mode_writes_files_in_turn_with_sidecars(tmp_path, corpus, capsys):
     outputs = [tmp_path / "one", tmp_path / "two"]
     run(**corpus, exact=True, output_file=",".join(map(str, outputs)), use_v2_feature_names=True, show=0)
     found = [[features(record) for record in records(path)] for path in outputs]
@@ -262,7 +262,7 @@ def test_exact_files(tmp_path, corpus, capsys):
     assert f"{total:,} instances in 2 files, such as {outputs[0]}" in report
 
 
-def test_golden_instances(shared, tmp_path):
+def test_exact_instances_equal_the_golden_ones(shared, tmp_path):
     folder, vocabulary = shared / "golden" / "pretraining_data", shared / "data/vocab/bert-base-uncased-vocab.txt"
     options = {"input_file": folder / "sample_text.txt", "vocab_file": vocabulary, "output_file": tmp_path / "records"}
     run(exact=True, max_seq_length=64, max_predictions_per_seq=10, dupe_factor=5, **options)

@@ -92,7 +92,7 @@ def test_parquet_matches_json_lines(checkpoint, source, tmp_path):
     assert settings == {**expected, "max_seq_length": 16, "dtype": "float32"}
 
 
-def test_words(checkpoint, source, tmp_path):
+def test_words_equal_those_of_the_extractor(checkpoint, source, tmp_path):
     options = {"unit": "words", "word_pooling": "mean", "combine": "concat", "layers": "-1,1"}
     run(checkpoint=checkpoint, input=source, output=tmp_path / "out.parquet", **options)
     table = read_parquet(tmp_path / "out.parquet")
@@ -106,7 +106,7 @@ def test_words(checkpoint, source, tmp_path):
 
 
 @pytest.mark.parametrize("combine", ["stack", "concat"])
-def test_texts(checkpoint, source, tmp_path, combine):
+def test_texts_equal_those_of_the_extractor(checkpoint, source, tmp_path, combine):
     options = {"unit": "text", "layers": "-1,-2", "combine": combine, "pooling": "max"}
     run("--nonormalize", checkpoint=checkpoint, input=source, output=tmp_path / "out.parquet", **options)
     table = read_parquet(tmp_path / "out.parquet")

@@ -43,7 +43,7 @@ def test_reads_texts_with_line_numbers(tmp_path):
     assert [row[:2] for row in rows] == [(2, ("x\ny ||| z", "b")), (4, ("", ""))]
 
 
-def test_json_lines_of_units(tmp_path):
+def test_writes_json_lines_of_units(tmp_path):
     with open_json_lines(tmp_path / "out.jsonl", "words", [-1, 0]) as write:
         write([1, 2], FEATURES[:2])
         write([7], FEATURES[2:])
@@ -58,14 +58,14 @@ def test_json_lines_of_units(tmp_path):
     ]
 
 
-def test_json_lines_of_texts(tmp_path):
+def test_writes_json_lines_of_texts(tmp_path):
     with open_json_lines(tmp_path / "out.jsonl", "text", [3]) as write:
         write([5], VECTORS[:1, :1])
     row = {"linex_index": 4, "layers": [{"index": 3, "values": [0.0, 0.142857, 0.285714, 0.428571]}]}
     assert (tmp_path / "out.jsonl").read_text() == json.dumps(row) + "\n"
 
 
-def test_parquet_of_units(tmp_path):
+def test_writes_parquet_of_units(tmp_path):
     dtype = "float16"
     with open_parquet(tmp_path / "out.parquet", "words", {"layer_-1": 4, "layer_0": 4}, dtype, {"a": 1}) as write:
         write([1, 2], FEATURES[:2])
@@ -82,7 +82,7 @@ def test_parquet_of_units(tmp_path):
     assert json.loads(table.schema.metadata[b"keras_bert"]) == {"a": 1}
 
 
-def test_parquet_of_texts(tmp_path):
+def test_writes_parquet_of_texts(tmp_path):
     with open_parquet(tmp_path / "out.parquet", "text", {"vector": 4}, "float32", {}) as write:
         write([1, 3], VECTORS[:2, 0])
         write([4], VECTORS[2:, 0])

@@ -13,7 +13,7 @@ def checkpoint(tmp_path_factory):
     return pretrainer.save_checkpoint(tmp_path_factory.mktemp("fill") / "model", toy_preprocessor().tokenizer)
 
 
-def test_words_and_probabilities(checkpoint, capsys):
+def test_prints_words_and_probabilities(checkpoint, capsys):
     texts = ["a [MASK] film", "[MASK] [MASK]", "good"]
     fill_mask.run(parse_flags(fill_mask, f"--checkpoint={checkpoint}", "--top=3"), texts)
     lines = capsys.readouterr().out.splitlines()
@@ -38,7 +38,7 @@ def test_invalid_flags_are_refused(arguments):
         parse_flags(fill_mask, *arguments)
 
 
-def test_the_program(checkpoint, tmp_path, monkeypatch, capsys):
+def test_program_prints_errors_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
     verbosity = logging.get_verbosity()
     values = parse_flags(fill_mask, f"--checkpoint={tmp_path / 'missing'}")
     flags.DEFINE_integer("verbosity", -1, "", flag_values=values)

@@ -241,7 +241,7 @@ def test_labels_and_probabilities_match_the_classifier(models, tmp_path, capsys)
 
 
 @pytest.mark.slow
-def test_pairs(models, tmp_path):
+def test_pairs_match_the_classifier(models, tmp_path):
     classifier, folder = models["pairs"]
     texts = toy_reviews(40)[0]
     source = write_tsv(tmp_path / "in.tsv", {"other": texts[20:], "text_a": texts[:20]})
@@ -254,7 +254,7 @@ def test_pairs(models, tmp_path):
 
 
 @pytest.mark.slow
-def test_multi_label_classification(models, tmp_path):
+def test_label_sets_match_the_classifier(models, tmp_path):
     classifier, folder = models["multi_label"]
     texts = toy_reviews(40)[0]
     (tmp_path / "in.txt").write_text("\n".join(texts))

@@ -29,7 +29,7 @@ def stories(tmp_path):
     return folder
 
 
-def test_one_sentence_per_line_and_a_blank_line_between_documents(tmp_path, stories, capsys):
+def test_writes_one_sentence_per_line_and_a_blank_line_between_documents(tmp_path, stories, capsys):
     (stories / "d.txt").write_bytes(b" \n")
     prepare(f"--input={stories}/*.txt", f"--output={tmp_path}/new/corpus")
     assert contents(tmp_path / "new" / "corpus") == {"corpus-00000.txt": "\n".join([STORY] * 3)}
@@ -54,7 +54,7 @@ def test_files_end_between_documents(tmp_path, stories):
     assert [*contents(tmp_path / "pairs").values()] == [STORY + "\n" + STORY, STORY + "\nOne.\n"]
 
 
-def test_json_lines_and_several_patterns(tmp_path, capsys):
+def test_reads_json_lines_from_several_patterns(tmp_path, capsys):
     rows = [json.dumps({"body": "\n".join(CHINESE)}), json.dumps({"body": " "}), json.dumps({"id": 1})]
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
     (tmp_path / "b.jsonl").write_text(rows[0])

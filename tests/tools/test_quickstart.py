@@ -29,7 +29,7 @@ def test_messages_are_varied():
     assert max(len(a & b) / len(a | b) for a, b in combinations(map(words, texts), 2)) < 0.3
 
 
-def test_baseline_is_weak():
+def test_baseline_accuracy_is_low():
     assert 0.2 < quickstart.baseline_accuracy(read_support_messages("train"), read_support_messages("dev")) < 0.5
 
 
@@ -37,7 +37,7 @@ def test_every_preset_has_a_recipe():
     assert set(quickstart.RECIPES) == set(PRESETS)
 
 
-def test_next_version(tmp_path):
+def test_next_version_is_above_the_highest_one(tmp_path):
     assert quickstart.next_version(tmp_path / "absent") == tmp_path / "absent" / "1"
     for name in ("2", "10", ".11.unfinished"):
         (tmp_path / name).mkdir()

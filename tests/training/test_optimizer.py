@@ -156,7 +156,7 @@ def test_decays_kernels_and_embeddings_only(path, decayed):
     assert BertAdamW().is_decayed(tf.Variable([1.0], name=path)) is decayed
 
 
-def test_other_exclusions_from_decay():
+def test_exclusions_from_decay_can_be_changed():
     kernel, bias = make_variables({"dense/kernel": [1.0], "dense/bias": [1.0]}).values()
     optimizer = BertAdamW(exclude_from_weight_decay=["dense/k"])
     assert [optimizer.is_decayed(kernel), optimizer.is_decayed(bias)] == [False, True]
@@ -251,7 +251,7 @@ def test_fit_follows_the_schedule_and_equals_a_loop(jit_compile):
         np.testing.assert_allclose(ours, other, rtol=0, atol=1e-6)
 
 
-def test_learning_rate_factors():
+def test_learning_rate_factors_scale_the_updates():
     rng = np.random.default_rng(6)
     gradients, starts = random_gradients(rng), random_gradients(rng)
     moved = {}

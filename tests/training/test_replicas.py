@@ -107,7 +107,7 @@ def test_xla_compiles_static_shapes_and_uneven_batches(found, name, expected):
     assert_close(*weights, num_terms=sum(BATCH_SIZES), magnitude=1.0)
 
 
-def test_custom_loop_with_the_optimizer(found):
+def test_a_custom_loop_on_replicas_equals_one_device(found):
     one, mirrored = found["one"], found["mirrored"]
     assert one["loop/norms"].min() > 1.5  # the limit is 1: every step was clipped
     np.testing.assert_array_equal(mirrored["loop/norms"][:, 0], mirrored["loop/norms"][:, 1])
@@ -115,7 +115,7 @@ def test_custom_loop_with_the_optimizer(found):
     assert_close(get_weights(mirrored, "loop"), get_weights(one, "loop"), num_terms=128, magnitude=1.0)
 
 
-def test_errors_on_one_replica(found):
+def test_an_error_on_one_replica_is_raised(found):
     mirrored = found["mirrored"]
     assert "norm of the gradients is not finite" in str(mirrored["nan/message"])
     assert mirrored["nan/change"] == 0.0

@@ -91,7 +91,7 @@ def test_losses_are_divided_by_the_mean_weight_if_one_is_set(parts):
 
 
 @pytest.mark.parametrize("gradient_accumulation_steps", [2, 3])
-def test_two_loss_terms_with_unevenly_distributed_weights(gradient_accumulation_steps):
+def test_micro_batches_do_not_change_two_unevenly_weighted_loss_terms(gradient_accumulation_steps):
     results = []
     for parts in (1, gradient_accumulation_steps):
         model = TwoTerms()

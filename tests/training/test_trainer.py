@@ -99,7 +99,7 @@ def test_restores_the_best_weights_and_does_not_train_again(tmp_path):
 @pytest.mark.parametrize(
     ("scores", "best"), [([0.5, 0.5, 0.5], 10), ([float("nan"), 0.1, 0.2], 30), ([0.3, float("nan"), 0.1], 10)]
 )
-def test_ties_and_scores_that_are_nan(tmp_path, scores, best):
+def test_first_best_score_is_kept_and_nan_ignored(tmp_path, scores, best):
     assert train(tmp_path / "run", scores=scores)[0].best_step == best
 
 
@@ -116,7 +116,7 @@ def test_calls_and_checkpoints_do_not_change_the_weights(tmp_path, settings):
     assert weight_difference(one, other) == 0
 
 
-def test_log_and_tensorboard(tmp_path):
+def test_writes_log_and_tensorboard(tmp_path):
     classifier = toy_classifier()
     _, trainer, _ = train(tmp_path / "run", model=classifier, batches=batches_for(classifier), progress=True)
     trained = records(trainer, "train")

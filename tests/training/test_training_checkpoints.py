@@ -326,7 +326,7 @@ def test_rejects_an_input_whose_position_cannot_be_saved(tmp_path):
     assert names(tmp_path) == ["step_00000010", "step_00000020"]
 
 
-def test_saving_without_a_position(tmp_path):
+def test_a_position_in_the_data_is_required_if_and_only_if_it_was_saved(tmp_path):
     trained(tmp_path / "without", has_position=False)
     assert ToyRun(tmp_path / "without", has_position=False).restore()["step"] == 20
     with pytest.raises(ValueError, match="step_00000020 has no position in the data, but the input has a position"):

@@ -111,7 +111,7 @@ def test_writes_encoder_without_prefix_its_padding_token_and_format(tmp_path):
 
 
 @pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, None), (True, False), (False, True)])
-def test_tokenizer_config(tmp_path, lower_case, strip_accents):
+def test_writes_the_tokenizer_config(tmp_path, lower_case, strip_accents):
     settings = TokenizerSettings(WORDS, lower_case, strip_accents)
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=settings)
     assert json.loads((folder / "tokenizer_config.json").read_text()) == {
@@ -187,7 +187,7 @@ def assert_same_weights(one, two):
         (4, "single_label_classification"),
     ],
 )
-def test_classifier_round_trip(tmp_path, labels, problem_type):
+def test_classifier_is_read_back(tmp_path, labels, problem_type):
     classifier = toy_classifier(labels, problem_type=problem_type, dropout=0.3)
     loaded = BertClassifier.from_checkpoint(classifier.save_checkpoint(tmp_path / "saved"), sequence_length=16)
     assert_same_weights(classifier, loaded)
@@ -208,7 +208,7 @@ def test_writes_bfloat16_model_as_float32(tmp_path):
 
 
 @pytest.mark.parametrize("with_pooler", [True, False])
-def test_encoder_round_trip(tmp_path, with_pooler):
+def test_encoder_is_read_back(tmp_path, with_pooler):
     encoder = toy_encoder(with_pooler=with_pooler, hidden_act="gelu", layer_norm_eps=1e-6)
     folder = encoder.save_checkpoint(tmp_path / "saved", BertTokenizer(VOCABULARY, lower_case=True))
     loaded = BertEncoder.from_checkpoint(folder)

@@ -22,6 +22,6 @@ def test_rejects_arrays_that_are_not_fused():
 
 
 @pytest.mark.parametrize(("size", "parameters"), [("base", 109_482_240), ("large", 335_141_888)])
-def test_number_of_parameters(size, parameters):
+def test_published_sizes_have_the_published_number_of_parameters(size, parameters):
     config = {**SIZES, **ENCODER_SIZES[size], "intermediate_size": 4 * ENCODER_SIZES[size]["hidden_size"]}
     assert sum(int(np.prod(shape)) for shape in expected_encoder_shapes(config).values()) == parameters

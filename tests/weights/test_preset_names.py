@@ -17,7 +17,7 @@ def test_every_bundled_folder_is_a_preset():
     assert bundled == {name for name in PRESETS if resolve_preset(name).parent == BUNDLED_PRESETS}
 
 
-def test_missing_bundled_folder(monkeypatch, tmp_path):
+def test_a_missing_bundled_folder_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(presets, "BUNDLED_PRESETS", tmp_path)
     with pytest.raises(FileNotFoundError, match="bert_tiny_novels is missing from the installation"):
         resolve_preset("bert_tiny_novels")

@@ -60,7 +60,7 @@ def test_empty_lines_are_values_only_of_a_single_column(tmp_path):
         (b"a\0b,1", "holds a NUL character"),
     ],
 )
-def test_invalid_rows(tmp_path, file_format, separator, row, message):
+def test_reports_an_invalid_row(tmp_path, file_format, separator, row, message):
     path = write(tmp_path, (b"x,y\n" + row + b"\nfine,7\n").replace(b",", separator))
     kept = [(3, ["fine", "7"])]
     assert_bad_row(lambda bad_rows: read_columns(path, ["x", "y"], file_format, bad_rows), message, 2, kept)

@@ -102,7 +102,7 @@ def test_reads_pairs(tmp_path, task, split, file, columns):
         ("qqp", QQP, "0\textra", r"has 7 columns instead of 6 \(id, qid1, qid2, question1"),
     ],
 )
-def test_invalid_rows(tmp_path, task, columns, label, message):
+def test_reports_an_invalid_row(tmp_path, task, columns, label, message):
     rows, kept = make_rows(GLUE_TASKS[task], "train", columns)
     rows.insert(1, [*rows[0][:-1], label])
     write(tmp_path / GLUE_TASKS[task].folders[0] / "train.tsv", columns, rows)

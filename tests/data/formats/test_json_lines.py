@@ -31,7 +31,7 @@ def test_reads_objects_with_their_lines(tmp_path):
         (b'{"text": "\0"}', "holds a NUL character"),
     ],
 )
-def test_invalid_rows(tmp_path, line, reason):
+def test_reports_an_invalid_row(tmp_path, line, reason):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"text": "good"}\n' + line + b"\n")
     kept = [(1, {"text": "good"})]

@@ -50,7 +50,7 @@ def one_question():
     return tokenize_questions([question], BertQuestionPreprocessor(tokenizer, 12, 4, 4)), tokenizer
 
 
-def test_a_question_without_any_span(one_question):
+def test_a_question_without_spans_gets_the_null_answer(one_question):
     logits = np.array([[1.0, 9, 9, 0, 0, 9]], "float32")  # the best positions are not in the context
     tokenized, tokenizer = one_question
     first, second = (answer_questions(tokenized, logits, logits, tokenizer, v, n_best=2) for v in ("1.1", "2.0"))

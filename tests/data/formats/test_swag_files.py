@@ -131,7 +131,7 @@ def test_codah_has_no_quoting(write):
         ("category\tprompt\ta\tb\tc\td\tlabel\n", "the label must be .* got 'label'"),
     ],
 )
-def test_an_invalid_row_of_codah(write, row, message):
+def test_reports_an_invalid_row_of_codah(write, row, message):
     path = write(codah_row() + row + codah_row(), "codah.tsv")
     kept = [MultipleChoiceQuestion("She", ("a", "b", "c", "d"), 1, line, "o") for line in (1, 3)]
     assert_bad_row(lambda bad_rows: read_codah(path, bad_rows), message, 2, kept)

@@ -70,7 +70,7 @@ def test_a_position_that_sees_nothing_is_finite(dtype):
         assert np.isfinite(tf.cast(found, tf.float32)).all()
 
 
-def test_graph_of_unknown_shape():
+def test_a_graph_of_unknown_shape_gives_the_same_results():
     specs = [tf.TensorSpec([None, None, 3 * HIDDEN]), tf.TensorSpec([None, 1, None, None])]
     graph = tf.function(lambda projected, mask: fast(projected, mask, 0.4), input_signature=specs)
     *inputs, d_context = arguments("float32", LENGTH)

@@ -43,7 +43,7 @@ def test_bfloat16_is_as_close_as_its_rounding(activation, training):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_graph_of_unknown_shape_and_saved_model(training, tmp_path):
+def test_a_graph_of_unknown_shape_and_a_saved_model_give_the_same_results(training, tmp_path):
     module = tf.Module()
     specs = [tf.TensorSpec([None] * rank) for rank in (2, 2, 1)]
     module.run = tf.function(lambda rows, *weights: fast("gelu", training)(rows * 1.0, *weights), input_signature=specs)

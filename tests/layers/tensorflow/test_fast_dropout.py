@@ -17,7 +17,7 @@ def test_gradient_passes_through_what_was_kept():
 
 # The threshold is rounded except for 0.25; 0.001 and 0.999 are at the ends of what 8 bits represent.
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999])
-def test_rate(rate):
+def test_observed_rate_equals_the_argument(rate):
     keep = keep_mask(tf.constant([40_000, 100]), rate, SEED).numpy()
     # Four standard deviations of the draws, and of the rounding of the rows' thresholds.
     deviation = np.sqrt(rate * (1 - rate) / keep.size + 0.25 / 256**2 / len(keep))
@@ -31,7 +31,7 @@ def test_elements_are_independent_of_their_neighbours():
 
 
 @pytest.mark.parametrize("shape", [[], [1], [7], [3, 5], [2, 3, 5], [0, 5], [5, 0]])
-def test_shapes(shape):
+def test_shapes_are_kept(shape):
     assert keep_mask(tf.constant(shape, tf.int32), 0.1, SEED).shape == shape
     assert dropout(tf.ones(shape), 0.1, SEED).shape == shape
 

@@ -32,7 +32,7 @@ def test_initial_weights_differ_between_directions_and_repeat_with_the_seed():
         assert np.abs(np.array(one) - np.array(two)).max() > 0.1
 
 
-def test_width():
+def test_outputs_are_two_units_wide():
     encoder = BiLstmEncoder(toy_encoder(with_pooler=False), units=5)
     outputs = encoder({"token_ids": np.array([[2, 3]])})
     assert encoder.hidden_size == outputs["sequence_output"].shape[-1] == outputs["pooled_output"].shape[-1] == 10

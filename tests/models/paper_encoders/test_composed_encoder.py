@@ -109,7 +109,7 @@ def test_low_precision_is_close_and_a_row_of_padding_is_finite(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_hidden_states(kind):
+def test_hidden_states_end_with_the_sequence_output(kind):
     outputs = make_encoder(kind)(random_inputs(), return_hidden_states=True)
     assert len(outputs["hidden_states"]) == 3 + BILSTMS.get(kind, 0)
     np.testing.assert_array_equal(outputs["hidden_states"][-1], outputs["sequence_output"])
@@ -162,7 +162,7 @@ def test_paths_are_unique(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_freezing(kind):
+def test_freezes_layers_of_every_part(kind):
     encoder = make_encoder(kind)
     freeze_layers(encoder, 1)
     for part in encoder.bert_encoders():
@@ -199,7 +199,7 @@ def test_reinitializes_top_blocks(kind):
 
 
 @pytest.mark.parametrize("kind", COMPOSED)
-def test_layer_wise_learning_rates(kind):
+def test_learning_rates_decay_by_layer(kind):
     encoder = make_encoder(kind)
     before = {path: array(variable) for path, variable in encoder.variables_by_path().items()}
     factors = encoder.learning_rate_factors(0.5)
