@@ -145,7 +145,7 @@ def training_batches(
     num_workers: int = 1,
     static_rows_multiple: int | None = None,
 ) -> tf.data.Dataset:
-    """Training batches of all epochs, without end.
+    """Endless training batches of all epochs.
 
     Args:
         examples: examples with labels.

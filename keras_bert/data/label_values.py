@@ -13,7 +13,7 @@ MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 PROBLEM_TYPES = (SINGLE_LABEL, MULTI_LABEL, REGRESSION)
 
-# Python's float() also takes underscores, digits of other scripts and "nan", which are mistakes in a file.
+# Python's float() also takes underscores, digits of other scripts and "nan", which are errors in a file.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?[0-9]{1,100}")
 _MAX_LABELS = 1000

@@ -83,7 +83,7 @@ class TokenizedExamples:
     def set_labels(self, labels: np.ndarray | None, sample_weight: np.ndarray | Sequence[float] | None = None) -> None:
         """Sets labels, and how much each of them counts in the loss; raises ValueError for a wrong number of them.
 
-        `sample_weight` is [examples], or [tokens of all rows] for token labels; None counts all alike.
+        `sample_weight` is [examples], or [tokens of all rows] for token labels; None weights all equally.
         """
         num_tokens = len(self._token_ids)
         if labels is not None and len(labels) not in (len(self), num_tokens):

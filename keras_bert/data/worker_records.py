@@ -49,7 +49,7 @@ class WorkerEpochs:
     worker_index: int = 0
     num_workers: int = 1
     first_epoch: int = 0
-    epochs: int | None = None  # None repeats the input without end
+    epochs: int | None = None  # None repeats the input forever
 
     def __post_init__(self) -> None:
         check_positive(num_workers=self.num_workers, epochs=self.epochs)
@@ -121,7 +121,7 @@ def worker_records(
         "worker %d of %d reads %s of its own and shares %d", worker.worker_index, worker.num_workers, own, num_shared
     )
     _check_first_record(splits, read_file, shuffle_buffer, worker)
-    # Columns as tensors, which the dataset's function holds as they are.
+    # Columns as tensors, which the dataset's function captures without a copy.
     columns = tuple(tf.constant(column) for column in zip(*splits, strict=True))
 
     def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:

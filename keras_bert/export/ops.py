@@ -1,4 +1,4 @@
-"""Which operations a TensorFlow Serving binary can run."""
+"""Lists the operations of a SavedModel, and finds those that TensorFlow Serving cannot run."""
 
 from pathlib import Path
 

@@ -71,10 +71,10 @@ def fine_tune(
             `keras_bert.finetuning.multiple_choice_task.MultipleChoiceTask`,
             `keras_bert.finetuning.token_classification_task.TokenClassificationTask`, or your own `FineTuningTask`.
         recipe: what determines the result. Every learning rate is tried with every seed, and the best model on the
-            first evaluation split is kept. None is the recipe of the run whose model is used, if "train" is not among
-            the modes.
+            first evaluation split is kept. None means the recipe of the run whose model is used, if "train" is not
+            among the modes.
         run_dir: the folder of the run.
-        strategy: a strategy from `keras_bert.training.make_strategy`; None is one device. With several workers, only
+        strategy: a strategy from `keras_bert.training.make_strategy`; None means one device. With several workers, only
             the first one writes files, runs the final evaluation, predicts and exports.
         runtime: settings of speed and memory, which may differ when a run is resumed.
         modes: any of "train", "eval", "predict" and "export".

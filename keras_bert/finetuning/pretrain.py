@@ -52,7 +52,7 @@ def pretrain(
         data: vocabulary, text or instances.
         recipe: what determines the result.
         run_dir: the folder of the run.
-        strategy: a strategy from `keras_bert.training.make_strategy`; None is one device.
+        strategy: a strategy from `keras_bert.training.make_strategy`; None means one device.
         runtime: settings of speed and memory, which may differ when a run is resumed.
         command: the command line, for the model card.
 

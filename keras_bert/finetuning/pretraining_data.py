@@ -23,7 +23,7 @@ from keras_bert.pretraining.shards import MEGABYTE, plan_shards
 from keras_bert.text.masking import predictions_per_sequence
 from keras_bert.text.tokenizer import BertTokenizer
 
-_INSTANCES_AT_ONCE = 256  # that packing is given
+_INSTANCES_AT_ONCE = 256  # per batch that packing reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class TextInstances:
             InstanceMaker(self._tokenizer, self._settings_for(phase))
 
     def configuration(self) -> dict[str, Any]:
-        """What determines the instances, fit for JSON."""
+        """Returns what determines the instances, as values for JSON."""
         text = [shard.ranges for shard in self._plan]
         return {**describe_vocabulary(self._tokenizer), **self._settings, "text": text}
 
@@ -213,7 +213,7 @@ class StoredInstances:
                 )
 
     def configuration(self) -> dict[str, Any]:
-        """What determines the instances, fit for JSON."""
+        """Returns what determines the instances, as values for JSON."""
         return {**describe_vocabulary(self._tokenizer), "instances": self._paths}
 
     def batches(

@@ -41,7 +41,7 @@ def training_input(
         return training_batches(examples, plan, *get_worker(strategy), static_rows_multiple=static_rows)
     batch_size, token_budget = _sizes_per_worker(strategy, recipe)
     part = BatchPlan(examples.lengths, batch_size, token_budget, plan.bucket_step, plan.seed)
-    # The number is new for every attempt: the service would give the rest of a job whose name it knows.
+    # The number is new for every attempt: for a known name, the service would continue the old job.
     number, step = (int(value) for value in broadcast_from_chief(strategy, [secrets.randbits(52), resumed_at or 0]))
     first_epoch = -(-step // plan.batches_per_epoch)
     name = f"training_{number:013x}_from_{step}"

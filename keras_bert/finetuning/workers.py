@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 def run_on_worker(
     work: Callable[[tf.distribute.Strategy], Result], strategy: tf.distribute.Strategy | None = None
 ) -> Result:
-    """Calls `work` with the strategy (None is one device); raises WorkerLostError if another worker is lost."""
+    """Calls `work` with the strategy (None means one device); raises WorkerLostError if another worker is lost."""
     strategy = strategy or make_strategy("one_device")
     with watch_workers(get_cluster(strategy)):
         results = work(strategy)

@@ -12,7 +12,7 @@ from keras_bert.layers.dropout import Dropout
 from keras_bert.typing import Tensor
 
 # Added to the scores of masked keys (google-research/bert, modeling.py). It fits into float16, and gives a probability
-# of exactly zero; a row without any key remains finite.
+# of exactly zero; a row without keys remains finite.
 MASKED_SCORE = -10000.0
 
 

@@ -34,7 +34,7 @@ class BertClassifier(BertHead):
 
     Args:
         encoder: encoder with a pooler.
-        labels: list of label names, or their number. For regression the names of the outputs; None is one output.
+        labels: list of label names, or their number. For regression the names of the outputs; None means one output.
         preprocessor: a `BertPreprocessor`; None for a classifier that takes ids only.
         problem_type: "single_label_classification", "multi_label_classification" (any number of labels at once) or
             "regression".
@@ -221,7 +221,7 @@ class BertClassifier(BertHead):
 
         Args:
             path: folder to write, for example "models/intents/1"; the server reads the version from its name.
-            dtype: "float32" or "bfloat16" to store and compute in it; None is the model's own. bfloat16 halves the
+            dtype: "float32" or "bfloat16" to store and compute in it; None means the model's own. bfloat16 halves the
                 size, and is faster on processors that compute in it.
             pairs: whether the inputs are pairs of texts.
 

@@ -74,7 +74,7 @@ class BertEncoder(FromPreset, keras.Model):
         hidden_size: size of the hidden states.
         num_hidden_layers: number of transformer blocks.
         num_attention_heads: number of attention heads; must divide `hidden_size`.
-        intermediate_size: size of the feed-forward networks; None is four times `hidden_size`.
+        intermediate_size: size of the feed-forward networks; None means four times `hidden_size`.
         hidden_act: "gelu_new" (tanh form, the original's), "gelu" (erf form), "relu", "tanh" or "linear".
         hidden_dropout_prob: dropout on the embeddings and on the output of each sublayer.
         attention_probs_dropout_prob: dropout on the attention probabilities.

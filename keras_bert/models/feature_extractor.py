@@ -308,8 +308,8 @@ class BertFeatureExtractor(TextModel):
             path: as for `BertEncoder.from_checkpoint`.
             layers, combine, pooling, normalize: as for the constructor.
             sequence_length: maximum input length in tokens, including [CLS] and [SEP].
-            lower_case: None is what the checkpoint states, else it is inferred from the vocabulary.
-            vocabulary: a file or a list of wordpieces; None is the checkpoint's `vocab.txt`.
+            lower_case: None reads it from the checkpoint, or infers it from the vocabulary.
+            vocabulary: a file or a list of wordpieces; None means the checkpoint's `vocab.txt`.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
                 `dtype`.
 

@@ -12,7 +12,7 @@ from keras_bert.data.label_values import MULTI_LABEL, PROBLEM_TYPES, REGRESSION,
 def label_names(labels: Sequence[str] | np.ndarray | int | None, problem_type: str) -> list[str]:
     """Returns the names of a classifier's outputs, from names or from their number ("0", "1", ...).
 
-    None is a single output, for regression only. Raises ValueError unless names are distinct, printable strings.
+    None means a single output, for regression only. Raises ValueError unless names are distinct, printable strings.
 
     >>> label_names(3, MULTI_LABEL)
     ['0', '1', '2']

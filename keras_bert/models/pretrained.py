@@ -63,8 +63,8 @@ def load_tokenizer(
 ) -> BertTokenizer:
     """Creates the tokenizer that a checkpoint was trained with.
 
-    `vocabulary` replaces the checkpoint's `vocab.txt`. `lower_case` None is what the checkpoint states, else it is
-    inferred from the vocabulary; a contradiction is a ValueError.
+    `vocabulary` replaces the checkpoint's `vocab.txt`. A `lower_case` of None is read from the checkpoint, or inferred
+    from the vocabulary; a contradiction is a ValueError.
     """
     from keras_bert.text.tokenizer import BertTokenizer
     from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary

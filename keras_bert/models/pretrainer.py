@@ -144,7 +144,7 @@ class BertPretrainer(BertHead):
             labels: dict of tensors:
                 masked_labels: int [batch, predictions]; masked_weights: float, the weight of each, 0 for padding.
                 next_sentence_labels: int [batch], or [batch, instances] with `next_sentence_weights`, float.
-            outputs: dict of logits, as `call` gives.
+            outputs: dict of logits, as returned by `call`.
             sample_weight: None: the labels bring their weights.
 
         Returns:
@@ -301,9 +301,9 @@ class BertPretrainer(BertHead):
 
         Args:
             path: as for `BertEncoder.from_checkpoint`.
-            next_sentence: None is whether the checkpoint has a pooler and is not a left-to-right model.
-            sequence_length: maximum length of a text in tokens, special tokens included; None is the encoder's number
-                of positions.
+            next_sentence: None means True if the checkpoint has a pooler and is not a left-to-right model.
+            sequence_length: maximum length of a text in tokens, special tokens included; None means the encoder's
+                number of positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start with random weights.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
 

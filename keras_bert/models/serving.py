@@ -29,7 +29,7 @@ class TextInputs:
     """The text inputs of an exported model."""
 
     names: tuple[str, ...]
-    # Converts a dict of texts to the encoder's ids; None is the head's preprocessor.
+    # Converts a dict of texts to the encoder's ids; None means the head's preprocessor.
     to_ids: Callable[[Mapping[str, Any]], Tensors] | None = None
     # Requests of one text and of two, so that both shapes are run. A string stands for every input, a dict gives each
     # input its text, or its list of texts.

@@ -91,7 +91,7 @@ class BertSpanLabeler(BertHead):
 
         Args:
             labels: int [windows, 2], the first and last position of the answer in the row; 0 and 0 for none.
-            outputs: dict of logits, as `call` gives.
+            outputs: dict of logits, as returned by `call`.
             sample_weight: float [windows] or None.
 
         Returns:

@@ -42,7 +42,7 @@ def text_batches(
         batch_size: Instances per batch of this worker. The last ones of a finite dataset may be left out.
         worker_index, num_workers: Number of this worker, from 0, which takes every `num_workers`-th shard.
         first_epoch: Number of the first epoch.
-        epochs: Number of epochs; None is unlimited.
+        epochs: Number of epochs; None means no limit.
 
     Returns:
         A dataset of dicts of tensors `[batch_size, ...]`: `token_ids`, `segment_ids`, `padding_mask`,

@@ -99,7 +99,7 @@ def shard_batches(
         seed: Seed of the order, which is a function of (seed, epoch). None keeps the order of the files.
         shuffle_buffer: Number of instances that are shuffled together.
         first_epoch: Number of the first epoch.
-        epochs: Number of epochs; None is unlimited.
+        epochs: Number of epochs; None means no limit.
 
     Returns a dataset as `text_batches` does. A record with a wrong checksum raises `tf.errors.DataLossError`. Raises
     ValueError if a number is out of range, and the errors of `describe_shards`.

@@ -197,7 +197,8 @@ def pack_dataset(
     It runs Python, so it must run in the process that trains: pack the output of a tf.data service, not its input.
 
     Args:
-        instances: Dataset of batches of instances, as of `text_batches` and `shard_batches`. Sizes may differ.
+        instances: Dataset of batches of instances, such as those of `text_batches` or `shard_batches`. Sizes may
+        differ.
         sequence_length: Tokens per row.
         max_predictions: Maximum number of masked tokens per row.
         max_instances: Maximum number of instances per row. Defaults to one per 4 tokens.

@@ -67,7 +67,7 @@ def split_pairs_into_windows(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
     """Splits segments into windows that `pack` does not truncate; a pair's a is repeated before each window of b.
 
-    An a that leaves b less than half of the room is truncated first, as by `pack`. A `stride` of None is half a window.
+    An a that leaves b less than half of the room is truncated first, as by `pack`. `stride=None` means half a window.
     Returns the segments of the windows and the row of each window, ascending.
     """
     if segment_b is None:

@@ -34,7 +34,7 @@ class TrainStep:
         model: built Keras model with `loss_terms(labels, outputs, sample_weight)` and `loss_weights(labels,
             sample_weight)`, such as `BertClassifier`; created in the strategy's scope.
         optimizer: a `BertAdamW`, created in the strategy's scope.
-        strategy: None is the current strategy, one device unless in a scope.
+        strategy: None means the current strategy, one device unless in a scope.
         gradient_accumulation_steps: number of micro-batches per replica.
         seed: seed of the dropout.
         jit_compile: whether XLA compiles the forward and backward pass, once per shape of a micro-batch.
@@ -224,7 +224,7 @@ class TrainStep:
         }
 
     def _divisors(self, labels: Any, sample_weight: Any) -> dict[str, tf.Tensor]:
-        """What the loss terms are divided by."""
+        """Returns the divisors of the loss terms."""
         if self._mean_loss_weights is not None:
             return {name: tf.constant(weight, tf.float32) for name, weight in self._mean_loss_weights.items()}
         return {

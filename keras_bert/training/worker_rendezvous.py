@@ -22,8 +22,8 @@ def wait_for_workers(cluster: Cluster, timeout_seconds: float, devices: str = ""
     """Returns once all workers are up and agree on the cluster; call it before TensorFlow connects them.
 
     TensorFlow itself waits forever for a missing worker, without reacting to signals. Here, every worker listens on its
-    own port, which TensorFlow takes over later, and exchanges one line of JSON with every other worker. `devices` says
-    what this worker computes on, which must be the same on all.
+    own port, which TensorFlow takes over later, and exchanges one line of JSON with every other worker. `devices`
+    describes the devices of this worker, which must be the same on all.
 
     Raises:
         TimeoutError: If workers are missing.

@@ -9,7 +9,7 @@ from keras_bert.weights.checkpoint import Checkpoint
 
 @dataclass(frozen=True)
 class AssignmentReport:
-    """What was read from a checkpoint (`*INIT_FROM_CKPT*` in google-research/bert's log); `str()` has a line per name.
+    """Report on a loaded checkpoint (`*INIT_FROM_CKPT*` in google-research/bert's log); `str()` has a line per name.
 
     >>> print(AssignmentReport(Path("bert_model.ckpt"), {"encoder/pooler/bias": ("bert/pooler/dense/bias",)},
     ...                        ("logits/bias",), (), 2))

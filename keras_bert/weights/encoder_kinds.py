@@ -17,11 +17,11 @@ LAYER_POOLINGS = ("embeddings", "second_to_last", "last", _WEIGHTED_LAST_FOUR, _
 
 @dataclass(frozen=True)
 class EncoderKind:
-    """How an encoder is built from BERTs (paper, sections 5.1 and 5.3).
+    """Structure of an encoder built from BERTs (paper, sections 5.1 and 5.3).
 
     `family` is "bert"; "bilstm" for a BERT below BiLSTMs; or "two_directions" for a left-to-right and a right-to-left
     BERT of the same sizes. `features` is the layer pooling of a frozen BERT that the BiLSTMs read, one of
-    `LAYER_POOLINGS`; None is the BERT's output.
+    `LAYER_POOLINGS`; None means the BERT's output.
 
     >>> EncoderKind("bilstm", bilstm_units=2).head_width(8)
     4

@@ -61,7 +61,7 @@ _MAX_PROBLEMS_LISTED = 5
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """What the folder states about the tokenizer."""
+    """Tokenizer settings to write to the folder."""
 
     vocabulary: Sequence[str]  # wordpieces in the order of their ids
     lower_case: bool

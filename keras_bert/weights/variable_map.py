@@ -25,7 +25,7 @@ _BLOCK_LAYER_NORM = {"self_attention_layer_norm": "attention/output/LayerNorm", 
 
 @dataclass(frozen=True)
 class StoredVariable:
-    """How a file stores one of our variables: as one tensor, or as three for query, key and value.
+    """Storage of one of our variables in a file: as one tensor, or as three for query, key and value.
 
     >>> StoredVariable(("output_weights",), transposed=True).file_shapes((4, 3))
     {'output_weights': (3, 4)}

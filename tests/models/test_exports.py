@@ -201,7 +201,7 @@ def check_output(array, expected, tolerance, name):
 
 
 def decoded(array):
-    """Returns bytes as str, and anything else as it is."""
+    """Returns bytes as str, and anything else unchanged."""
     if array.dtype != object:
         return array
     return np.array([value.decode("utf-8", "replace") for value in array.ravel()], object).reshape(array.shape)

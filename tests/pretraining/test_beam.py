@@ -86,7 +86,7 @@ def test_only_missing_shards_are_made_again(apache_beam, job, plan, expected):
 
 
 def test_a_shard_made_twice_at_once_is_whole(apache_beam, tmp_path, job, plan, expected):
-    """As when a runner takes a worker for lost that is only slow: the two share nothing but the folder."""
+    """Imitates a runner that replaces a slow worker as lost: both workers write to the same folder."""
     os.mkdir(job.folder)
     makers = [ShardMaker(job), ShardMaker(job)]
     with ThreadPoolExecutor(2) as threads:

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def learning_rate(step, peak, num_train_steps, num_warmup_steps, decay, end=0.0):
-    """Return the rate of one step, in double precision."""
+    """Returns the rate of one step, in double precision."""
     if step < num_warmup_steps:
         return peak * step / num_warmup_steps
     start = num_warmup_steps if decay == "linear" else 0
@@ -13,7 +13,7 @@ def learning_rate(step, peak, num_train_steps, num_warmup_steps, decay, end=0.0)
 
 
 def global_norm(gradients):
-    """Return the square root of the sum of the squares of all numbers in all gradients."""
+    """Returns the square root of the sum of the squares of all numbers in all gradients."""
     return np.sqrt(sum(float(number) ** 2 for gradient in gradients for number in gradient.ravel()))
 
 
@@ -31,7 +31,7 @@ class AdamWeightDecay:
         self.steps = 0
 
     def apply(self, gradients, rate):
-        """Update in place from a dict of gradients, in which a variable may be missing."""
+        """Updates in place from a dict of gradients, in which a variable may be missing."""
         self.steps += 1
         norm = global_norm(gradients.values())
         m_correction = 1 - self.beta_1**self.steps if self.bias_correction else 1.0

@@ -47,7 +47,7 @@ def toy_glue(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def start():
-    """Starts programs, several as the workers of one run; those that still run after the tests are killed."""
+    """Starts programs, several as the workers of one run; those still running after the tests are killed."""
     started = []
 
     def start(run_dir, *command, workers=1):

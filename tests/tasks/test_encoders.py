@@ -1,4 +1,4 @@
-"""The paper's other encoders, each one flag of the programs; see also test_swag.py."""
+"""The paper's other encoders in the training programs; see also test_swag.py."""
 
 import numpy as np
 import pytest

@@ -16,7 +16,7 @@ STEPS, CHECKPOINT_EVERY = 120, 20
 
 @pytest.fixture(scope="module")
 def uninterrupted(start_rte, tmp_path_factory):
-    """A run that may still be going on."""
+    """A run that may still be in progress."""
     return start_rte(tmp_path_factory.mktemp("whole") / "run", "--deterministic")
 
 

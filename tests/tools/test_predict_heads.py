@@ -73,7 +73,7 @@ def read_jsonl(path):
 
 
 def assert_same(found, expected):
-    """Checks that both are equal as JSON, order of keys included, but for the last digits of numbers."""
+    """Checks that both are equal as JSON, order of keys included, except for the last digits of numbers."""
 
     def parse(value, **options):
         return json.loads(json.dumps(value), object_pairs_hook=list, **options)
@@ -102,7 +102,7 @@ def test_answers_questions(span_labeler, tmp_path, caplog):
             assert (row["null_score"] - row["score"] > NULL_THRESHOLD) == (not row["answer"])
     assert {bool(row["answer"]) for row in rows if row["n_best"]} == {True, False}
 
-    # A table holds the same but for the lists, as the log says.
+    # A table holds the same except for the lists, which the log states.
     with caplog.at_level(logging.WARNING):
         run(saved_model=folder, input=source, output=tmp_path / "out.csv", columns="context=text")
     assert "cannot hold the lists of n_best" in caplog.text

@@ -62,7 +62,7 @@ def test_recognizes_known_lists():
     columns, lists = map_outputs({**words, **count}, TEXT, ["O", "B-x"])
     assert (columns, list(lists)) == ({}, ["words"])
     assert list(lists["words"].source) == ["text", "tag", "score", "start", "end"]
-    # Outputs of unknown models are kept as they are.
+    # Outputs of unknown models are kept unchanged.
     columns, lists = map_outputs(words, TEXT)
     assert (columns, list(lists)) == ({}, sorted(words))
     masks = {"words": strings(None), "probabilities": tf.TensorSpec([None, None]), "masks": tf.TensorSpec([None])}

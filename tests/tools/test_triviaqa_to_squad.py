@@ -24,7 +24,7 @@ def test_documents_become_paragraphs(tmp_path, capsys):
         "made_1--12/12_345.txt": ("LAKE-VELL",),
         "made_2--Harper.txt": ("O’Hara’s Tune",),
     }
-    # The default length is that of the library, 400.
+    # The default length is the same as in the library, 400.
     assert capsys.readouterr().err.splitlines() == [
         f"2 questions, 5 documents: 4 documents of 2 questions written to {tmp_path}/squad.json",
         f"1 document left out: no answer in {MAX_TOKENS} words",

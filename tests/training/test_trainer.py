@@ -30,7 +30,7 @@ def make_trainer(folder, model=None, evaluate=None, should_stop=None, **settings
 
 
 def train(folder, stop_at=None, scores=(0.1, 0.2, 0.3), model=None, batches=None, **settings):
-    """Trains 30 steps; one of the three evaluations may stop it. Returns also the weights at every evaluation."""
+    """Trains 30 steps; one of the three evaluations may stop it. Also returns the weights at every evaluation."""
     evaluations = []
 
     def evaluate():

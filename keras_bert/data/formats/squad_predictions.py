@@ -31,7 +31,7 @@ _Candidate = tuple[str, float, float]
 
 
 class Answer(NamedTuple):
-    """One of a model's answers to a question; the text "" says that the question is impossible."""
+    """One of a model's answers to a question; the text "" means that the question is impossible."""
 
     text: str
     probability: float

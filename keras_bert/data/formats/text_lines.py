@@ -17,7 +17,7 @@ _MAX_LINE_BYTES = 2**26
 
 
 class FilePosition:
-    """How far a file has been read; `numbered_lines` updates it before each line."""
+    """Position of a reader in a file; `numbered_lines` updates it before each line."""
 
     def __init__(self) -> None:
         self.line_offset = 0  # byte of the text at which the line starts; after decompression for a compressed file

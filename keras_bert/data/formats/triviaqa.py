@@ -87,8 +87,8 @@ def find_answer(context: str, names: Iterable[str]) -> tuple[int, int] | None:
     """Finds the first occurrence of one of an answer's names; returns its first character and its last one + 1.
 
     Lowercase words are compared: what is between white space and punctuation, where a number keeps its points and
-    commas. A name is searched for with its articles, so that `The Who` is not found in `those who know`; only if no
-    name occurs, without any, as the official score compares answers (`normalize_answer` in
+    commas. A name is searched for with its articles, so that `The Who` is not found in `those who know`; if no name
+    occurs, it is searched for without them, as the official score compares answers (`normalize_answer` in
     `evaluation/triviaqa_evaluation.py` of TriviaQA). Of several names that start with the same word, the longest wins.
 
     TriviaQA's own converter (`utils/convert_to_squad_format.py`) uses the first name in the list that occurs anywhere,

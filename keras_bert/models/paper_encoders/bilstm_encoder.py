@@ -23,10 +23,10 @@ class BiLstmEncoder(ComposedEncoder):
 
     Args:
         encoder: a `BertEncoder` without a pooler, of any attention direction.
-        units: width of each of the two LSTMs of a BiLSTM. None is half the encoder's `hidden_size`; the paper does not
-            state the width of section 5.1.
+        units: width of each of the two LSTMs of a BiLSTM. None means half the encoder's `hidden_size`; the paper does
+            not state the width of section 5.1.
         num_layers: number of BiLSTMs.
-        features: None is the encoder's output, and the encoder is trained. One of
+        features: None means the encoder's output, and the encoder is trained. One of
             `keras_bert.layers.layer_pooling.LAYER_POOLINGS` is that layer pooling; the encoder is then frozen, also for
             other models that share it, and runs without dropout.
         with_pooler: whether there is a `pooled_output`.

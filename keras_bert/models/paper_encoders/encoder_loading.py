@@ -24,8 +24,8 @@ def read_encoder(
 ) -> tuple[Checkpoint, BertEncoder | ComposedEncoder]:
     """Reads a checkpoint and creates an encoder for its weights, which are not assigned yet.
 
-    `encoder` None is the checkpoint's own encoder. Otherwise the weights of a BERT are converted: to "left_to_right",
-    "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or, for example, to "features_concat_last_four"
+    `encoder=None` keeps the checkpoint's own encoder. Otherwise a BERT is converted to "left_to_right",
+    "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or to features, such as "features_concat_last_four"
     (section 5.3); see `keras_bert.weights.conversion.ENCODERS`. For "two_directions", `path` is the checkpoint of the
     left-to-right encoder and `right_to_left` that of the other one. `encoder_arguments` replace the checkpoint's.
     """
