@@ -7,7 +7,7 @@ import time
 
 from benchmarks.tokenizer import find_texts
 
-_WARM_UP_FRACTION = 0.2  # of the instances, made before those that are measured
+_WARM_UP_FRACTION = 0.2  # fraction of the instances, made before the measurement
 _PACKED_LENGTH, _PACKED_PREDICTIONS, _PACKED_BATCH_SIZE = 512, 96, 32
 
 

@@ -21,9 +21,9 @@ class ProgramFailed(Exception):
 class Program:
     """A program that runs once and writes to a run directory."""
 
-    name: str  # in messages
+    name: str  # name in messages
     module: str  # for example "tasks.glue"
-    flags: tuple[str, ...]  # all but those below
+    flags: tuple[str, ...]  # all flags except those below
     inputs: tuple[str, ...]  # flags that name files which earlier programs write
     folder: Path  # the run directory; the program's output is logged in `<folder>_program.log`
 

@@ -21,10 +21,10 @@ class Variant:
     """A row of a table."""
 
     row: dict  # {column: cell} that describes the variant
-    folder: str  # of its fine-tuning
+    folder: str  # folder of its fine-tuning
     pretraining: str | None = None  # folder of its pre-training, which variants may share; None for no pre-training
     pretrain_flags: tuple[str, ...] = ()  # additional flags of `tasks.pretrain`
-    size: tuple[int, int, int] | None = None  # layers, hidden size and heads; None for those of --bert_config_file
+    size: tuple[int, int, int] | None = None  # layers, hidden size and heads; None to use --bert_config_file
     fine_tune_flags: tuple[str, ...] = ()  # additional flags of the fine-tuning programs
 
 

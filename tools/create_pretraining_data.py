@@ -34,7 +34,7 @@ from absl import app, flags
 
 from tools.program import flag_definer
 
-_MAX_UNKNOWN_RATE = 0.05  # of the tokens; more suggests the vocabulary of another text
+_MAX_UNKNOWN_RATE = 0.05  # fraction of the tokens; more suggests the vocabulary of another text
 _STREAMING_FLAGS = (
     "shard_megabytes",
     "num_workers",

@@ -17,7 +17,7 @@ from keras_bert.text.preprocessor import BertPreprocessor
 
 # Texts tokenized per call: enough to keep all cores busy, few enough that they take little memory.
 _CHUNK_SIZE = 2048
-NO_LABEL = -1  # of a token
+NO_LABEL = -1  # for tokens without a label
 # Static lengths are multiples of it, for the vector units.
 _STATIC_LENGTH_MULTIPLE = 8
 

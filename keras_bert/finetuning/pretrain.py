@@ -186,7 +186,7 @@ def encoder_arguments(recipe: PretrainingRecipe, data: PretrainingData, vocab_si
     source = recipe.init_checkpoint or recipe.bert_config_file
     if recipe.init_checkpoint:
         arguments = dict(read_bert(recipe.init_checkpoint).encoder_arguments)
-        arguments.pop("attention_direction", None)  # the objective gives it
+        arguments.pop("attention_direction", None)  # set by the objective
     elif recipe.bert_config_file:
         arguments = read_bert_config(Path(recipe.bert_config_file))
     else:

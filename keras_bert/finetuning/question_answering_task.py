@@ -74,7 +74,7 @@ class QuestionAnsweringTask(FineTuningTask):
             raise ValueError("unknown version of SQuAD: give version=1.1, or 2.0 where questions may be impossible")
         # The best threshold is only known at the end: models are compared by their scores at their own best one.
         score = "best_f1" if settings.version == "2.0" else "f1"
-        super().__init__(f"squad{settings.version}", score, data, ("squad1.1", "squad2.0"))  # of either version
+        super().__init__(f"squad{settings.version}", score, data, ("squad1.1", "squad2.0"))  # models of either version
         self.settings = settings
         self._version = settings.version
         self._windows = {"stride": settings.doc_stride, "max_query_length": settings.max_query_length}

@@ -48,11 +48,11 @@ class FineTuningTask:
     default only itself.
     """
 
-    settings_class: type[Settings]  # of `from_settings`
-    settings: Any = Settings()  # of its `settings_class`; their recorded values are a part of a run's configuration
+    settings_class: type[Settings]  # settings that `from_settings` takes
+    settings: Any = Settings()  # an instance of `settings_class`; recorded values are part of a run's configuration
     unit = "windows"  # what `tokenize_split` returns
-    head: str  # the paths of the head's variables begin with it
-    has_dropout = True  # before the head
+    head: str  # prefix of the paths of the head's variables
+    has_dropout = True  # whether there is dropout before the head
     # The setting that names the data of each mode.
     sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "dev_file", "predict": "predict_file"}
 

@@ -15,8 +15,8 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 class QuestionScore(NamedTuple):
     """Score of one answer."""
 
-    exact_match: float  # 1 if the answer equals one of the right answers, else 0
-    f1: float  # overlap of words with the nearest right answer, from 0 to 1
+    exact_match: float  # 1 if the answer equals one of the correct answers, else 0
+    f1: float  # word overlap with the most similar correct answer, from 0 to 1
 
 
 def normalize_answer(text: str) -> str:
@@ -25,9 +25,9 @@ def normalize_answer(text: str) -> str:
 
 
 def score_answer(prediction: str, answers: Sequence[str], version: str = "1.1") -> QuestionScore:
-    """Scores an answer, "" for none, against each right answer, and returns the best score.
+    """Scores an answer, "" for none, against each correct answer, and returns the best score.
 
-    Under version 2.0 right answers that consist of articles and punctuation are ignored, and a question without right
+    Under version 2.0, correct answers of only articles and punctuation are ignored, and a question without correct
     answers is unanswerable.
     """
     _check_version(version)

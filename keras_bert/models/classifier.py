@@ -149,7 +149,7 @@ class BertClassifier(BertHead):
         if self.problem_type == SINGLE_LABEL:
             return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         if self.problem_type == MULTI_LABEL:
-            return keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)  # of logits: probability one half
+            return keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)  # logit of a probability of one half
         return None
 
     def default_metrics(self) -> list[keras.metrics.Metric] | None:

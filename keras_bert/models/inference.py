@@ -40,7 +40,7 @@ class Predictor:
         import tensorflow as tf
 
         forward = self._compiled(model, batches.element_spec)
-        device = tf.zeros([]).device  # of the caller's scope, which threads do not inherit
+        device = tf.zeros([]).device  # device of the caller's scope, which threads do not inherit
 
         def outputs_of(batch: Any) -> Any:
             with tf.device(device):

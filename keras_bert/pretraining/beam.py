@@ -85,7 +85,7 @@ def build_pipeline(pipeline: Any, job: ShardJob, shards: Sequence[Shard]) -> Any
 
 
 _lock = threading.Lock()
-_maker: ShardMaker | None = None  # of this process; its threads share it
+_maker: ShardMaker | None = None  # one per process, shared by its threads
 _maker_job: ShardJob | None = None
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-COUNT_NAMES = ("documents", "one_sentence_documents", "tokens", "unknown_tokens")  # of `TokenizedDocuments.counts`
+COUNT_NAMES = ("documents", "one_sentence_documents", "tokens", "unknown_tokens")  # keys of `TokenizedDocuments.counts`
 # Limits of one call of the tokenizer, which briefly needs about 25 times as many bytes.
 _LINES_PER_CALL, _CHARACTERS_PER_CALL = 4096, 1 << 20
 

@@ -15,7 +15,7 @@ class InstanceSettings:
 
     sequence_length: int = 128  # maximum number of tokens, [CLS] and [SEP] included; at least 5
     max_predictions: int = 20  # maximum number of masked tokens per instance
-    seed: int = 12345  # of all random choices
+    seed: int = 12345  # seed of all random choices
     next_sentence: str = "nsp"  # actual or random next sentences; "sop": in order or swapped; "none": one segment
     short_sequence_rate: float = 0.1  # fraction of documents whose instances are made shorter
     fill_to_length: bool = True  # whether a segment holds as many sentences as fit; else pairs of single sentences

@@ -19,7 +19,7 @@ from keras_bert.text.tokenizer import BertTokenizer
 
 _SHARD_ORDER = 0  # purpose of the random key
 _CHUNK_SIZE = 64  # instances
-_OPEN_SHARDS = 2  # whose instances are interleaved; two more are in memory
+_OPEN_SHARDS = 2  # shards whose instances are interleaved; two more are in memory
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert: the first batch is ready sooner

@@ -15,7 +15,7 @@ KEEP = "keep"
 DROP = "drop"
 HYPHENS = (AUTO, KEEP, DROP)
 
-_BLOCK_CHARACTERS = 2**18  # lines that are read to detect a layout
+_BLOCK_CHARACTERS = 2**18  # text from which a layout is detected
 _MAX_PARAGRAPH = 2**18  # characters; longer ones are not prose, and are cut to bound the memory
 
 _SENTENCE_ENDS = ".!?…。！？｡．؟۔।॥"

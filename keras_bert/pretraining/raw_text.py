@@ -35,7 +35,7 @@ class CorpusFormat:
     text_field: str = "text"  # key of the text in the JSON objects
     document_per: str = FILE  # part of a text file that is a document; "blank_line": the lines between blank lines
     language: str = "en"  # language code of the texts, for `split_sentences`
-    encoding: str = "utf-8"  # of text files, with the byte 0x0a as line feed; JSON Lines are UTF-8
+    encoding: str = "utf-8"  # encoding of text files, in which 0x0a is the line feed; JSON Lines are UTF-8
     paragraph_end: str = AUTO  # how lines form paragraphs, as for `detect_layout`
     hyphens: str = AUTO  # treatment of hyphens at line ends, as for `detect_layout`
 

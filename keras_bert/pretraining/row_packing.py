@@ -51,7 +51,7 @@ def _place_sorted(needs: np.ndarray, bounds: list[int]) -> tuple[np.ndarray, np.
     """First fit in the given order. `needs` are the tokens, 1, and predictions of each instance, `[3, instances]`."""
     num_instances = needs.shape[1]
     capacities = np.array(bounds, "int64")[:, None]
-    left = np.repeat(capacities, num_instances, axis=1)  # of every possible row
+    left = np.repeat(capacities, num_instances, axis=1)  # free capacity of every possible row
     num_rows = 0
     rows, offsets = np.empty([2, num_instances], "int64")
     is_first = np.append(True, (needs[:, 1:] != needs[:, :-1]).any(axis=0))[:num_instances]

@@ -196,7 +196,7 @@ def make_shards(job: ShardJob, shards: Sequence[Shard], num_workers: int = 1) ->
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_make: ShardMaker | None = None  # of this process, so that tasks need not pickle the job
+_make: ShardMaker | None = None  # one per process, so that tasks need not pickle the job
 
 
 def _start_process(job: ShardJob) -> None:

@@ -33,7 +33,7 @@ class NormalizedTexts(NamedTuple):
     """Normalized texts and the origin of their characters, from `normalize_with_origins`."""
 
     texts: tf.Tensor  # string [batch], normalized
-    characters: _Characters  # of all normalized texts
+    characters: _Characters  # characters of all normalized texts
     original_positions: tf.Tensor  # int32 [original characters]: index of the character in its text
     original_starts: tf.Tensor  # int32 [original characters]: its first byte in its text
     original_ends: tf.Tensor  # int32 [original characters]: one past its last byte

@@ -55,7 +55,7 @@ def split_text(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     chunks, starts = split_words(texts)
     characters, offsets = tf.strings.unicode_decode_with_offsets(chunks.values, "UTF-8", errors="replace")
     first = tf.where(_starts_word(characters))[:, 0]
-    chunk = tf.gather(characters.value_rowids(), first)  # of each word
+    chunk = tf.gather(characters.value_rowids(), first)  # chunk of each word
     begin = tf.gather(offsets.values, first)
     # A word ends where the next word of its chunk begins, or with the chunk.
     is_last = tf.concat([tf.not_equal(chunk[1:], chunk[:-1]), tf.ones_like(chunk[:1], tf.bool)], axis=0)

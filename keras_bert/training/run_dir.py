@@ -199,5 +199,5 @@ def _read_owner(handle: int) -> str:
     try:
         owner = json.loads(os.pread(handle, 4096, 0))
         return f"process {owner['process']} on {owner['host']} since {owner['since']}"
-    except (ValueError, KeyError, TypeError):  # it has not written that yet
+    except (ValueError, KeyError, TypeError):  # the owner has not been written yet
         return "another process since a moment ago"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-_MIN_STEPS_BETWEEN_CHECKPOINTS = 200  # so that short runs spend little of their time on writing them
+_MIN_STEPS_BETWEEN_CHECKPOINTS = 200  # fewer would slow down short runs
 _MIN_LOG_RECORDS = 50
 
 

@@ -19,9 +19,9 @@ class AssignmentReport:
     """
 
     path: Path
-    read: Mapping[str, tuple[str, ...]]  # the file's names by our variable path
+    read: Mapping[str, tuple[str, ...]]  # tensor names in the file, by our variable path
     random: tuple[str, ...]  # our variable paths that are not in the file
-    unused: tuple[str, ...]  # the file's names that no variable takes, sorted
+    unused: tuple[str, ...]  # tensor names in the file that no variable takes, sorted
     skipped_optimizer_slots: int
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ class Checkpoint:
     # file has no classifier of texts, tokens or choices.
     classifier_arguments: Mapping[str, Any] | None
     arrays: Mapping[str, np.ndarray]  # float32, by our variable path; kernels may be transposed views
-    tensor_names: Mapping[str, tuple[str, ...]]  # the file's names, by our variable path
+    tensor_names: Mapping[str, tuple[str, ...]]  # tensor names in the file, by our variable path
     vocabulary_path: Path | None = None
     lower_case: bool | None = None  # None: unknown
     strip_accents: bool | None = None  # None: unknown; accents are then stripped when lower-casing

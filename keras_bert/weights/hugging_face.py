@@ -68,7 +68,7 @@ _LAYER_POOLING: VariableMap = {
     for weight in ("layer_weights", "scale")
 }
 _BILSTM_POOLER = map_dense("encoder/bilstm_pooler", ["bilstm.pooler.weight"], ["bilstm.pooler.bias"])
-_DEFAULT_NUM_LABELS = 2  # of their configurations
+_DEFAULT_NUM_LABELS = 2  # default of their configurations
 
 
 def find_hugging_face_weights(path: Path) -> Path | None:

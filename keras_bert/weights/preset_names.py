@@ -11,7 +11,7 @@ class _Package(NamedTuple):
     """Another package that contains a folder of weights."""
 
     module: str  # the package's import name
-    folder: str  # inside the package
+    folder: str  # folder inside the package
     install: str  # the command that installs it
     note: str
 

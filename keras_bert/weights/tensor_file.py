@@ -19,7 +19,7 @@ class TensorEntry:
     """One tensor in a file's table of contents."""
 
     shape: tuple[int, ...]
-    dtype: str  # as the file names it
+    dtype: str  # name of the type in the file
     file: Path
 
 

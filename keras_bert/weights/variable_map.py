@@ -31,7 +31,7 @@ class StoredVariable:
     {'output_weights': (3, 4)}
     """
 
-    names: tuple[str, ...]  # the file's tensors
+    names: tuple[str, ...]  # names of the tensors in the file
     transposed: bool = False  # whether the file stores a kernel as [out, in]
 
     def file_shapes(self, shape: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -50,7 +50,7 @@ class StoredVariable:
         return {name: part.T if self.transposed else part for name, part in zip(self.names, parts, strict=True)}
 
 
-VariableMap = dict[str, StoredVariable]  # by our variable path
+VariableMap = dict[str, StoredVariable]  # keyed by our variable path
 
 
 def map_dense(path: str, kernels: Sequence[str], biases: Sequence[str], transposed: bool = True) -> VariableMap:

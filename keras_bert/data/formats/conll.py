@@ -26,7 +26,7 @@ class TaggedSentence(NamedTuple):
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None  # None if they were not read
     document: int  # ascending; consecutive sentences with the same number follow one another
-    line: int  # of the first token in its file, from 1
+    line: int  # line of the first token in its file, from 1
 
 
 def read_conll(

@@ -32,14 +32,14 @@ class GlueTask:
 
     name: str
     folders: tuple[str, ...]  # common names of the task's folder
-    submission_files: Mapping[str, str]  # by test split, the file name that the GLUE server expects
+    submission_files: Mapping[str, str]  # file name that the GLUE server expects, by test split
     # By split, file names of which the first that exists is read.
     files: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _COMMON_FILES)
     text_columns: tuple[str, ...] = ("sentence1", "sentence2")
     label_column: str = "label"  # in the splits that have labels
     labels: tuple[str, ...] | None = _BINARY  # in the order of google-research/bert; None for scores from 0 to 5
-    metrics: tuple[str, ...] = ("accuracy",)  # the main one first
-    index_column: str = "index"  # of the row numbers, in the test splits
+    metrics: tuple[str, ...] = ("accuracy",)  # main metric first
+    index_column: str = "index"  # column of row numbers in the test splits
     # By split, the columns of files without a header.
     headerless: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 

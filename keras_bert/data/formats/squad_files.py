@@ -27,7 +27,7 @@ class SquadQuestion(NamedTuple):
     id: str  # unique in its file
     question: str
     context: str
-    answers: tuple[str, ...]  # the correct ones; empty if there is none, or none is known
+    answers: tuple[str, ...]  # correct answers; empty if there are none, or none are known
     is_impossible: bool  # whether the context does not answer the question
     # Indices of the context's words in which the first answer starts and ends; -1 if the question is impossible, None
     # unless the file was read for training.

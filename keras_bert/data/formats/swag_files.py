@@ -22,8 +22,8 @@ class MultipleChoiceQuestion(NamedTuple):
     prompt: str
     choices: tuple[str, ...]  # equally many for all questions of a file
     label: int | None  # index of the correct choice; None if it is not known
-    line: int  # on which the question starts in its file, from 1
-    category: str | None = None  # the kind of question, if the file has it
+    line: int  # line on which the question starts in its file, from 1
+    category: str | None = None  # category of the question, if the file states it
 
 
 def read_swag(

@@ -46,7 +46,7 @@ class TriviaQACounts:
     missing: int = 0  # documents whose file does not exist
     without_answer: int = 0  # documents whose first words do not contain the answer
     kept: int = 0  # documents that contain it
-    questions_kept: int = 0  # questions with such a document
+    questions_kept: int = 0  # questions with at least one document kept
 
 
 def squad_articles(
@@ -125,8 +125,8 @@ def _find_first(names: Iterable[list[_Word]], words: list[_Word]) -> tuple[int, 
 class _Question(NamedTuple):
     id: str
     text: str
-    names: list[str]  # of the answer
-    files: list[tuple[str, str]]  # the folder of evidence, and the name of the file
+    names: list[str]  # names of the answer
+    files: list[tuple[str, str]]  # folder of evidence and file name of each document
 
 
 def _make_articles(

@@ -16,7 +16,7 @@ def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, *constants: t
     `constants` have no gradient.
     """
     weights = {id(variable) for variable in layer.weights}
-    generators = [variable for variable in layer.variables if id(variable) not in weights]  # their states
+    generators = [variable for variable in layer.variables if id(variable) not in weights]  # random states
     # Read now: the first run advances them.
     states = [tf.identity(generator.value) for generator in generators]
 
