@@ -58,7 +58,7 @@ class StrategySettings(Settings):
         return make_strategy(self.strategy, self.num_logical_devices, self.cluster(), self.tpu)
 
     def cluster(self) -> Cluster | None:
-        """The cluster of the settings or of the environment; raises ValueError if workers would train separately."""
+        """Returns the cluster of settings or environment; raises ValueError if workers would train separately."""
         text = os.environ.get(_TF_CONFIG)
         if self.strategy != "multi_worker":
             if text and (cluster := _several_workers(text)):
@@ -85,7 +85,7 @@ class StrategySettings(Settings):
 
 
 def _several_workers(text: str) -> Cluster | None:
-    """The cluster in TF_CONFIG, or None if it has one worker, or a form that does not matter here."""
+    """Returns the cluster in TF_CONFIG, or None if it has one worker, or a form that does not matter here."""
     try:
         return Cluster.from_tf_config(text)
     except ValueError:

@@ -21,7 +21,7 @@ class Examples(Protocol):
     """Protocol of examples to batch: `TokenizedExamples`, `PaddedExamples` or `MaskedExamples`."""
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Returns the number of examples."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -105,7 +105,7 @@ class BatchPlan:
 
     @tf.autograph.experimental.do_not_convert
     def epoch(self, epoch: int | tf.Variable) -> tf.data.Dataset:
-        """The batches of one epoch; `epoch` may be a variable, which is read each time the dataset is iterated."""
+        """Returns the batches of one epoch; `epoch` may be a variable, which each iteration of the dataset reads."""
         dataset = tf.data.Dataset.range(1).flat_map(lambda _: self._epoch_dataset(tf.cast(epoch, tf.int64)))
         return dataset.apply(tf.data.experimental.assert_cardinality(self.batches_per_epoch))
 
@@ -123,7 +123,7 @@ class BatchPlan:
 def _cut(
     sorted_buckets: np.ndarray, step: int, batch_size: int | None, token_budget: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First and last-plus-one positions of the batches among the examples sorted by bucket."""
+    """Returns the first and last-plus-one positions of the batches among the examples sorted by bucket."""
     positions = np.arange(len(sorted_buckets))
     if token_budget is None:
         assert batch_size is not None
@@ -189,7 +189,7 @@ def _batch_function(
 def epoch_batches(
     examples: Examples, plan: BatchPlan, epoch: int | tf.Variable, static_rows_multiple: int | None = None
 ) -> tf.data.Dataset:
-    """Training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
+    """Returns the training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
     batch = _batch_function(examples, plan, 1, static_rows_multiple)
     return plan.epoch(epoch).map(batch, num_parallel_calls=1).prefetch(2)
 
@@ -198,7 +198,7 @@ def epoch_batches(
 def sorted_batches(
     examples: Examples, batch_size: int, static_shape: bool = False
 ) -> tuple[tf.data.Dataset, np.ndarray]:
-    """Batches of inputs, without labels, of every example once, sorted by length so that there is little padding.
+    """Returns batches of inputs, without labels, of every example once, sorted by length to save padding.
 
     Returns the dataset, and the indices of the examples in its order, int [examples]. With `static_shape` the last
     batch ends with rows of padding; examples with windows raise ValueError.

@@ -15,14 +15,14 @@ PAIR_COLUMNS = ("text_a", "text_b")
 
 
 def to_mapping(x: Any) -> Any:
-    """A DataFrame as a dict of lists, and a Series as a list (without importing pandas); anything else unchanged."""
+    """Converts a DataFrame to a dict of lists and a Series to a list, without importing pandas; keeps anything else."""
     if hasattr(x, "iloc") and hasattr(x, "columns"):
         return {str(name): x[name].tolist() for name in x.columns}
     return x.tolist() if hasattr(x, "iloc") and hasattr(x, "tolist") else x
 
 
 def text_columns(x: Any) -> dict[str, np.ndarray] | None:
-    """The texts in `x` as object arrays by column name, or None if `x` holds no texts.
+    """Returns the texts in `x` as object arrays by column name, or None if `x` holds no texts.
 
     Texts are a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
     (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Raises ValueError if the two columns of

@@ -95,7 +95,7 @@ def _check_size(examples: TokenizedExamples, plan: BatchPlan) -> None:
 def _make_pipeline(
     examples: TokenizedExamples, plan: BatchPlan, first_epoch: int, epochs: int | None
 ) -> tf.data.Dataset:
-    """The pipeline of the service's workers, which split the indices of the batches, one at a time, between them."""
+    """Returns the pipeline of the service's workers, which take the indices of the batches one at a time."""
     size = plan.batches_per_epoch
     end = tf.int64.max if epochs is None else (first_epoch + epochs) * size
 

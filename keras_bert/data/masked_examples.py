@@ -31,7 +31,7 @@ class MaskedExamples:
         self.labels = np.zeros([len(examples)]) if examples.labels is None else examples.labels
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Returns the number of examples."""
         return len(self._examples)
 
     @property

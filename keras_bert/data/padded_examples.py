@@ -47,11 +47,11 @@ class PaddedExamples:
         self._tensors = tf.nest.map_structure(tf.constant, tuple(part for part in parts if part is not None))
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Returns the number of examples."""
         return self._shape[0]
 
     def all_labels(self) -> tuple[Any, tf.Tensor | None]:
-        """The labels of all examples, and the sample weights (or None)."""
+        """Returns the labels of all examples, and the sample weights (or None)."""
         _, labels, *weights = self._tensors
         return labels, weights[0] if weights else None
 

@@ -106,7 +106,7 @@ class TokenizedExamples:
         self._weight_tensor = tf.constant(weights)
 
     def all_labels(self) -> tuple[Any, Any]:
-        """The labels of all examples as one batch for a head's `loss_weights`, and the sample weights (or None).
+        """Returns all labels as one batch for a head's `loss_weights`, and the sample weights (or None).
 
         Token labels are [tokens, 1]: every token is a row of its own.
         """
@@ -114,7 +114,7 @@ class TokenizedExamples:
         return labels[:, None] if self._has_token_labels else labels, self._weight_tensor
 
     def __len__(self) -> int:
-        """The number of examples."""
+        """Returns the number of examples."""
         if self.num_choices is not None:
             return len(self._row_lengths) // self.num_choices
         return len(self._row_lengths if self._rows_per_example is None else self._rows_per_example)
@@ -149,7 +149,7 @@ class TokenizedExamples:
         return self._rows_per_example is not None
 
     def fingerprint(self) -> str:
-        """Checksum of ids, labels and the order of the examples: eight hexadecimal digits."""
+        """Returns a checksum of ids, labels and the order of the examples: eight hexadecimal digits."""
         arrays = (self.token_ids, self._row_lengths, self.first_segment_lengths, self.labels)
         checksum = 0
         for array in arrays:
@@ -201,7 +201,7 @@ class TokenizedExamples:
         return inputs, rest[0], weights
 
     def _rows(self, indices: tf.Tensor) -> tf.Tensor:
-        """The rows of some examples: one each, or one per choice."""
+        """Returns the rows of some examples: one each, or one per choice."""
         if self.num_choices is None:
             return indices
         first = tf.cast(indices, tf.int64)[:, None] * self.num_choices
@@ -210,7 +210,7 @@ class TokenizedExamples:
     def _gather(
         self, indices: tf.Tensor, rows: tf.Tensor, lengths: tf.Tensor, padded_length: int | tf.Tensor
     ) -> tuple[Any, ...]:
-        """Inputs, labels and weights of the first `lengths` [rows, 1] tokens of some rows."""
+        """Returns inputs, labels and weights of the first `lengths` [rows, 1] tokens of some rows."""
         positions = tf.range(padded_length)[None]  # [1, length]
         is_token = positions < lengths  # [rows, length]
         # Padding points at the row's own first token, so that every position is inside the array.

@@ -53,7 +53,7 @@ class ClassificationTask(FineTuningTask):
         self.is_pair = is_pair
 
     def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
-        """Metrics of int labels [examples], 0/1 rows [examples, labels] for several labels, or floats [examples]."""
+        """Computes the metrics of int labels [examples], 0/1 rows [examples, labels] or floats [examples]."""
         raise NotImplementedError
 
     def write_split(self, folder: Path, split: str, predictions: Predictions) -> Path:
@@ -118,7 +118,7 @@ class ClassificationTask(FineTuningTask):
         return self.tokenized_once(split, tokenize)
 
     def _evaluate(self, model: BertClassifier, split: str, batch_size: int) -> tuple[np.ndarray, np.ndarray, Metrics]:
-        """True values, predictions and metrics of an evaluation split."""
+        """Returns true values, predictions and metrics of an evaluation split."""
         tokenized = self.tokenize_split(split, self.data.evaluation[split], model)
         predictions = self._predict(model, tokenized, batch_size)[1]
         true_values = self._true_values(tokenized)

@@ -170,7 +170,7 @@ class _FineTuner:
         }
 
     def new_model(self, recipe: FineTuningRecipe) -> Any:
-        """The initial model of a trial, in the strategy's scope."""
+        """Creates the initial model of a trial, in the strategy's scope."""
         with self.strategy.scope():
             model = self.task.new_model(recipe, self.runtime)
             if recipe.reinitialize_top_layers is not None:
@@ -232,7 +232,7 @@ class _FineTuner:
     def describe_plan(
         self, model: Any, examples: TokenizedExamples, plan: BatchPlan, recipe: FineTuningRecipe
     ) -> dict[str, str]:
-        """Data, batches and model of a training, for the log."""
+        """Describes data, batches and model of a trial, for the log."""
         trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
         replicas, parts = self.strategy.num_replicas_in_sync, self.runtime.gradient_accumulation_steps
 
@@ -309,14 +309,14 @@ class _FineTuner:
 
 
 def saved_recipe(run_dir: PathLike, init_checkpoint: PathLike | None, **changes: Any) -> FineTuningRecipe:
-    """The recipe of the run in `run_dir` or `init_checkpoint`, or the defaults, with some settings changed."""
+    """Returns the recipe of the run in `run_dir` or `init_checkpoint`, or the defaults, with some settings changed."""
     saved = FineTuningRecipe.recorded(saved_configuration(run_dir, init_checkpoint))
     start = None if init_checkpoint is None else str(init_checkpoint)
     return FineTuningRecipe(**{**saved, "init_checkpoint": start, **changes})
 
 
 def make_plan(examples: TokenizedExamples, recipe: FineTuningRecipe) -> tuple[BatchPlan, WarmupSchedule]:
-    """The batches of a trial, and the learning rate over its steps.
+    """Returns the batches of a trial, and the learning rate over its steps.
 
     Differs from BERT: an epoch has every example, so its last batch may be smaller than the others.
     """
@@ -327,7 +327,7 @@ def make_plan(examples: TokenizedExamples, recipe: FineTuningRecipe) -> tuple[Ba
 
 
 def make_optimizer(model: Any, schedule: WarmupSchedule, num_examples: int, recipe: FineTuningRecipe) -> BertAdamW:
-    """The optimizer of a trial; called in the strategy's scope."""
+    """Creates the optimizer of a trial; called in the strategy's scope."""
     factors = model.encoder.learning_rate_factors(recipe.layer_decay) if recipe.layer_decay != 1 else ()
     return BertAdamW(
         schedule,
@@ -339,7 +339,7 @@ def make_optimizer(model: Any, schedule: WarmupSchedule, num_examples: int, reci
 
 
 def describe_start(model: Any, recipe: FineTuningRecipe) -> dict[str, str]:
-    """The initial weights of a trial, and which of them are random, for the log."""
+    """Describes the initial weights of a trial, and which of them are random, for the log."""
     new = list(model.checkpoint_report.random)
     if recipe.reinitialize_top_layers is not None:
         new.append(f"the pooler and the top {recipe.reinitialize_top_layers} layers")
@@ -352,7 +352,7 @@ def describe_start(model: Any, recipe: FineTuningRecipe) -> dict[str, str]:
 
 
 def describe_optimizer(optimizer: BertAdamW, schedule: WarmupSchedule) -> Mapping[str, str]:
-    """Steps, learning rate and optimizer of a trial, for the log."""
+    """Describes steps, learning rate and optimizer of a trial, for the log."""
     return {
         "training steps": str(schedule.num_train_steps),
         "learning rate": f"{schedule.peak_learning_rate:g}, warmup {schedule.num_warmup_steps} steps, "

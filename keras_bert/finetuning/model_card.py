@@ -13,7 +13,7 @@ from keras_bert.pretraining.objectives import MASKED
 def model_card(
     model: BertPretrainer, recipe: PretrainingRecipe, results: dict[str, Any], command: str | None = None
 ) -> str:
-    """The card as Markdown, from a run's `results.json` and the command that was run."""
+    """Returns the card as Markdown, from a run's `results.json` and the command that was run."""
     encoder, data = model.encoder, results["configuration"]["data"]
     case = "lower-cased" if data["lower_case"] else "cased"
     lines = [

@@ -111,7 +111,7 @@ class MultipleChoiceTask(FineTuningTask):
         return {"accuracy": accuracy(tokenized.labels, choices)}
 
     def report(self, model: BertMultipleChoice, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
-        """The accuracy of all evaluation splits, and in each category of a file that has some."""
+        """Returns the accuracy of all evaluation splits, and in each category of a file that has some."""
         reports: dict[str, dict[str, Any]] = {}
         for split, examples in self.data.evaluation.items():
             questions, tokenized = self._tokenize(split, examples, model)

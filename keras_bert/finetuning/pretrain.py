@@ -166,7 +166,7 @@ class _Pretraining:
         return {**results, "model": str(folder)}
 
     def describe(self, model: BertPretrainer, instances: Instances, schedule: WarmupSchedule) -> dict[str, str]:
-        """Data, model and phases, for the log."""
+        """Describes data, model and phases, for the log."""
         trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
         run_info = {
             "data": instances.description,
@@ -182,7 +182,7 @@ class _Pretraining:
 
 
 def encoder_arguments(recipe: PretrainingRecipe, data: PretrainingData, vocab_size: int) -> dict[str, Any]:
-    """Constructor arguments of the encoder; raises ValueError if the model has another vocabulary."""
+    """Returns constructor arguments of the encoder; raises ValueError if the model has another vocabulary."""
     source = recipe.init_checkpoint or recipe.bert_config_file
     if recipe.init_checkpoint:
         arguments = dict(read_bert(recipe.init_checkpoint).encoder_arguments)
@@ -200,7 +200,7 @@ def encoder_arguments(recipe: PretrainingRecipe, data: PretrainingData, vocab_si
 
 
 def make_model(recipe: PretrainingRecipe, arguments: dict[str, Any]) -> BertPretrainer:
-    """The initial model; called in the strategy's scope."""
+    """Creates the initial model; called in the strategy's scope."""
     has_next_sentence = recipe.next_sentence != "none"
     arguments = {
         **arguments,

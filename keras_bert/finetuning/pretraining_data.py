@@ -106,13 +106,13 @@ class PretrainingData(Settings):
         return reasons
 
     def tokenizer(self) -> BertTokenizer:
-        """The tokenizer of the vocabulary."""
+        """Returns the tokenizer of the vocabulary."""
         return BertTokenizer(self.vocab_file, lower_case=self.do_lower_case)
 
     def instances(
         self, recipe: PretrainingRecipe, tokenizer: BertTokenizer, evaluation: bool = False
     ) -> TextInstances | StoredInstances | None:
-        """The instances to train or evaluate on; None if there are none to evaluate on.
+        """Returns the instances to train or evaluate on; None if there are none to evaluate on.
 
         Raises:
             FileNotFoundError: if a pattern has no files.
@@ -138,7 +138,7 @@ class PretrainingData(Settings):
 
 
 def find_instances(pattern: str) -> list[str]:
-    """The files of instances of a pattern or in a folder, sorted; raises FileNotFoundError if there are none."""
+    """Finds the files of instances of a pattern or in a folder, sorted; raises FileNotFoundError if there are none."""
     if not tf.io.gfile.isdir(pattern):
         return matching_files([pattern])
     found = instance_files(pattern)
@@ -172,11 +172,11 @@ class TextInstances:
     def batches(
         self, phase: Phase, number: int, batch_size: int, worker: tuple[int, int] = (0, 1), epochs: int | None = None
     ) -> tf.data.Dataset:
-        """Batches of a phase's instances for a worker, (index, number of workers); `number` is ignored."""
+        """Returns batches of a phase's instances for a worker, (index, number of workers); `number` is ignored."""
         return text_batches(self._plan, self._tokenizer, self._settings_for(phase), batch_size, *worker, epochs=epochs)
 
     def max_predictions(self, phase: Phase, number: int) -> int:
-        """The maximum number of masked tokens in a full row of a phase."""
+        """Returns the maximum number of masked tokens in a full row of a phase."""
         return self._settings_for(phase).max_predictions
 
     def _settings_for(self, phase: Phase) -> InstanceSettings:
@@ -219,12 +219,12 @@ class StoredInstances:
     def batches(
         self, phase: Phase, number: int, batch_size: int, worker: tuple[int, int] = (0, 1), epochs: int | None = None
     ) -> tf.data.Dataset:
-        """Batches of a phase's instances for a worker, (index, number of workers); `number` is the phase's."""
+        """Returns batches of a phase's instances for a worker, (index, number of workers); `number` is the phase's."""
         seed = None if epochs == 1 else self._seed
         return shard_batches(self._paths[number], batch_size, *worker, seed=seed, epochs=epochs)
 
     def max_predictions(self, phase: Phase, number: int) -> int:
-        """The maximum number of masked tokens in a full row of a phase."""
+        """Returns the maximum number of masked tokens in a full row of a phase."""
         description = self._descriptions[number]
         return description["max_predictions"] * math.ceil(phase.sequence_length / description["sequence_length"])
 
@@ -235,7 +235,7 @@ Instances = TextInstances | StoredInstances
 def pretraining_batches(
     instances: Instances, recipe: PretrainingRecipe, worker: tuple[int, int] = (0, 1)
 ) -> tf.data.Dataset:
-    """Batches `(inputs, labels)` of a worker, phase after phase, one per step; its iterator can be checkpointed."""
+    """Returns a worker's batches `(inputs, labels)`, phase after phase, one per step; the iterator can be saved."""
     whole = None
     for number, phase in enumerate(recipe.phases):
         rows = phase.batch_size // worker[1]
@@ -255,7 +255,7 @@ def pretraining_batches(
 def evaluation_batches(
     instances: Instances, phase: Phase, number: int, objective: str, max_instances: int
 ) -> list[tuple[Any, Any]]:
-    """Batches to evaluate on, in memory; raises ValueError if there are fewer instances than a batch."""
+    """Returns batches to evaluate on, in memory; raises ValueError if there are fewer instances than a batch."""
     rows = min(phase.batch_size, max_instances)
     made = instances.batches(phase, number, rows, epochs=1).take(max(max_instances // rows, 1))
     batches = [inputs_and_labels(batch, objective) for batch in made]

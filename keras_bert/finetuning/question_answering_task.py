@@ -120,7 +120,7 @@ class QuestionAnsweringTask(FineTuningTask):
         return self._metrics(tokenized, self._answer(model, tokenized, batch_size))
 
     def report(self, model: BertSpanLabeler, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
-        """The metrics of all evaluation splits; writes their answers to `evaluation_<split>/`."""
+        """Returns the metrics of all evaluation splits; writes their answers to `evaluation_<split>/`."""
         reports = {}
         for split, questions in self.data.evaluation.items():
             tokenized = self._tokenize(split, questions, model)
@@ -157,7 +157,7 @@ class QuestionAnsweringTask(FineTuningTask):
         return {**self._answers, "null_threshold": self._tuned_threshold if self._version == "2.0" else None}
 
     def _threshold_for(self, metrics: Metrics) -> float:
-        """The given threshold, or the best one of the metrics."""
+        """Returns the given threshold, or the best one of the metrics."""
         given = self.settings.null_score_diff_threshold
         return metrics[_BEST_THRESHOLD] if given is None else given
 
@@ -195,7 +195,7 @@ class QuestionAnsweringTask(FineTuningTask):
 
 
 def _best_threshold_of_run(run_dir: Path | None, init_checkpoint: str | None) -> tuple[float, str]:
-    """The best threshold on the first evaluation split, and where it comes from."""
+    """Returns the best threshold on the first evaluation split, and where it comes from."""
     if run_dir is not None:
         metrics = saved_results(run_dir, init_checkpoint).get("best", {}).get("metrics", {})
         for name, value in metrics.items():

@@ -129,7 +129,7 @@ class FineTuningRecipe(Settings):
         return tuple(range(self.seed, self.seed + self.num_seeds))
 
     def trials(self) -> list[FineTuningRecipe]:
-        """A recipe for each combination of learning rate and seed."""
+        """Returns a recipe for each combination of learning rate and seed."""
         return [
             replace(self, learning_rate=rate, seed=seed, num_seeds=1)
             for rate in self.learning_rates

@@ -19,7 +19,7 @@ RESULTS_NAME = "results.json"
 
 
 def resolve_checkpoint(name: PathLike | None, setting: str = "init_checkpoint") -> Path:
-    """The absolute path of a checkpoint, of a finished run's best model, or of a preset's weights."""
+    """Returns the absolute path of a checkpoint, of a finished run's best model, or of a preset's weights."""
     if name is None:
         raise ValueError(f"training needs initial weights: give {setting}")
     path = Path(name)
@@ -40,7 +40,7 @@ def resolve_checkpoint(name: PathLike | None, setting: str = "init_checkpoint") 
 
 
 def resolve_checkpoints(recipe: FineTuningRecipe) -> FineTuningRecipe:
-    """The recipe with the absolute paths of its checkpoints."""
+    """Returns the recipe with the absolute paths of its checkpoints."""
     second = recipe.init_checkpoint_right_to_left
     if second is not None:
         second = str(resolve_checkpoint(second, "init_checkpoint_right_to_left"))
@@ -49,7 +49,7 @@ def resolve_checkpoints(recipe: FineTuningRecipe) -> FineTuningRecipe:
 
 
 def find_model(run_dir: Path, init_checkpoint: str | None) -> tuple[Path, Mapping[str, Any]]:
-    """The model that is used without training, and the configuration of the run that trained it ({} if unknown)."""
+    """Returns the model to use without training, and the configuration of the run that trained it ({} if unknown)."""
     run = _find_run(run_dir, init_checkpoint)
     if run is None and init_checkpoint is None:
         raise FileNotFoundError(
@@ -70,13 +70,13 @@ def find_model(run_dir: Path, init_checkpoint: str | None) -> tuple[Path, Mappin
 
 
 def saved_configuration(run_dir: PathLike, init_checkpoint: PathLike | None) -> dict[str, Any]:
-    """The configuration of the run whose model is used without training; {} if there is none."""
+    """Returns the configuration of the run whose model is used without training; {} if there is none."""
     run = _find_run(Path(run_dir), init_checkpoint)
     return {} if run is None else read_configuration(run)
 
 
 def saved_results(run_dir: PathLike, init_checkpoint: PathLike | None) -> dict[str, Any]:
-    """The `results.json` of the run whose model is used; {} if there is none."""
+    """Returns the `results.json` of the run whose model is used; {} if there is none."""
     run = _find_run(Path(run_dir), init_checkpoint)
     return {} if run is None else json.loads((run / RESULTS_NAME).read_text(encoding="utf-8"))
 
@@ -87,6 +87,6 @@ def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
 
 
 def best_model(run_dir: Path) -> Path:
-    """The folder of the weights of a finished run: the best trial's, or those of a pre-training."""
+    """Returns the folder of the weights of a finished run: the best trial's, or those of a pre-training."""
     results = json.loads((run_dir / RESULTS_NAME).read_text(encoding="utf-8"))
     return run_dir / results.get("best", {}).get("folder", ".") / MODEL_FOLDER

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 def kinds(settings_class: type[Settings]) -> dict[str, Kind]:
-    """The kind of each setting of a class, by name."""
+    """Returns the kind of each setting of a class, by name."""
     hints = typing.get_type_hints(settings_class)
     return {field.name: _kind(hints[field.name]) for field in dataclasses.fields(settings_class)}
 
@@ -69,7 +69,7 @@ class Settings:
                 _check(field, item)
 
     def configuration(self) -> dict[str, Any]:
-        """The recorded settings by name, as in a run's `configuration.json`."""
+        """Returns the recorded settings by name, as in a run's `configuration.json`."""
         fields = (field for field in dataclasses.fields(self) if field.metadata["recorded"])
         return {field.name: getattr(self, field.name) for field in fields}
 
@@ -90,7 +90,7 @@ class Settings:
 
 
 def _converted(name: str, value: Any, kind: Kind) -> Any:
-    """The value with lists as tuples, paths as strings and whole numbers as floats where a float is meant."""
+    """Returns the value with lists as tuples, paths as strings and whole numbers as floats where a float is meant."""
     if value is None and kind.is_optional:
         return value
     if kind.is_list and isinstance(value, (list, tuple)):

@@ -91,7 +91,7 @@ def _result(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest score, the first one on a tie; a score of None is the lowest."""
+    """Returns the trial with the highest score, the first one on a tie; a score of None is the lowest."""
     return max(trials, key=lambda trial: -math.inf if trial["score"] is None else trial["score"])
 
 
@@ -117,7 +117,7 @@ def summarize_trials(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def format_results(results: Mapping[str, Any]) -> str:
-    """A readable summary of what `fine_tune` returned: the scores of all trials, and where the outputs are."""
+    """Formats a summary of what `fine_tune` returned: the scores of all trials, and where the outputs are."""
     lines = []
     if "trials" in results:
         best = results["best"]

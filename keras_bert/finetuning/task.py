@@ -94,7 +94,7 @@ class FineTuningTask:
             )
 
     def new_model(self, recipe: FineTuningRecipe, runtime: FineTuningRuntime) -> Any:
-        """A model to train, on the weights of the recipe's checkpoint."""
+        """Creates a model to train, with the weights of the recipe's checkpoint."""
         arguments: dict[str, Any] = {
             "freeze": recipe.freeze,
             "seed": recipe.seed,
@@ -110,7 +110,7 @@ class FineTuningTask:
         return self.load_model(recipe.init_checkpoint, {**_common_arguments(recipe), **arguments})
 
     def trained_model(self, checkpoint: Path, recipe: FineTuningRecipe) -> Any:
-        """The model of a checkpoint that was trained for this task; raises ValueError if its head was not."""
+        """Loads the model of a checkpoint that was trained for this task; raises ValueError if its head was not."""
         model = self.load_model(checkpoint, _common_arguments(recipe))
         if any(name.startswith(f"{self.head}/") for name in model.checkpoint_report.random):
             raise ValueError(
@@ -140,7 +140,7 @@ class FineTuningTask:
         return {"task": self.name, **self.settings.configuration(), "data": described}
 
     def training_examples(self, model: Any) -> TokenizedExamples:
-        """The examples to train on."""
+        """Returns the examples to train on."""
         assert self.data.train is not None
         return self.tokenize_split("train", self.data.train, model)
 
@@ -149,11 +149,11 @@ class FineTuningTask:
         raise NotImplementedError
 
     def split_metrics(self, model: Any, split: str, batch_size: int) -> Metrics:
-        """The metrics of an evaluation split."""
+        """Computes the metrics of an evaluation split."""
         raise NotImplementedError
 
     def evaluate(self, model: Any, batch_size: int) -> Metrics:
-        """The metrics of all evaluation splits as "split/metric"."""
+        """Computes the metrics of all evaluation splits as "split/metric"."""
         return by_split({split: self.split_metrics(model, split, batch_size) for split in self.data.evaluation})
 
     def report(self, model: Any, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
@@ -189,7 +189,7 @@ def _common_arguments(recipe: FineTuningRecipe) -> dict[str, Any]:
 
 
 def by_split(metrics: Mapping[str, Metrics]) -> Metrics:
-    """Metrics of several splits in one dict, as "split/metric"."""
+    """Merges the metrics of several splits into one dict, as "split/metric"."""
     return {f"{split}/{name}": value for split, named in metrics.items() for name, value in named.items()}
 
 

@@ -154,7 +154,7 @@ class TextClassification(ClassificationTask):
 
 
 def _find_distinct_files(patterns: Collection[str]) -> list[Path]:
-    """The files to predict, of which no two may have the same name: predictions/ has a file for each name."""
+    """Finds the files to predict, of which no two may have the same name: predictions/ has a file for each name."""
     files = [Path(file) for pattern in patterns for file in find_files(pattern)]
     if len({file.name for file in files}) < len(files):
         raise ValueError(f"two of the files to predict have the same name: {sorted(map(str, files))}; rename one")

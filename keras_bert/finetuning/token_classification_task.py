@@ -105,7 +105,7 @@ class TokenClassificationTask(FineTuningTask):
         return tagging_metrics(_tags(sentences), predicted, self._scheme)
 
     def report(self, model: BertTokenClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
-        """The scores of all evaluation splits, by type; writes the predicted tags to `evaluation_<split>.conll`."""
+        """Returns the scores of all evaluation splits by type, and writes the tags to `evaluation_<split>.conll`."""
         metrics, reports = {}, {}
         for split, examples in self.data.evaluation.items():
             sentences, predicted = self._predict(model, split, examples, batch_size)
@@ -135,7 +135,7 @@ class TokenClassificationTask(FineTuningTask):
         batch_size: int,
         is_labelled: bool = True,
     ) -> tuple[list[TaggedSentence], list[list[str]]]:
-        """The sentences and their predicted tags."""
+        """Returns the sentences and their predicted tags."""
         sentences, tokenized = self._tokenize(split, examples, model, is_labelled)
         numbers = model.predict_logits(tokenized, batch_size).argmax(axis=1)
         return sentences, [[model.labels[number] for number in row] for row in tokenized.split_by_sentence(numbers)]

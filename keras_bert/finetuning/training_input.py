@@ -87,7 +87,7 @@ def explain_service_errors(data_service: str | None) -> Iterator[None]:
 
 
 def _sizes_per_worker(strategy: tf.distribute.Strategy, recipe: FineTuningRecipe) -> list[int | None]:
-    """`batch_size` and `token_budget` of one worker: the service gives each batch to a single worker."""
+    """Returns `batch_size` and `token_budget` of one worker: the service gives each batch to a single worker."""
     workers = get_num_workers(strategy)
     sizes = {"batch_size": recipe.batch_size, "token_budget": recipe.token_budget}
     for name, size in sizes.items():

@@ -84,5 +84,5 @@ class Embeddings(BaseLayer):
         return self.add_weight(name=name, shape=(rows, self.hidden_size), initializer=initializer, autocast=False)
 
     def compute_output_shape(self, token_ids_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
-        """[batch, length, hidden]."""
+        """Returns [batch, length, hidden]."""
         return (*token_ids_shape, self.hidden_size)

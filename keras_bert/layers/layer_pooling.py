@@ -92,6 +92,6 @@ class LayerPooling(BaseLayer):
         return layers[-1:] if self.pooling == LAST else layers[-2:-1]
 
     def compute_output_shape(self, input_shape: Sequence[Any]) -> tuple[int | None, ...]:
-        """The shape of one hidden state, or four times as wide."""
+        """Returns the shape of one hidden state, or four times as wide."""
         *outer, hidden_size = input_shape[0]
         return (*outer, 4 * hidden_size if self.pooling == CONCAT_LAST_FOUR else hidden_size)

@@ -55,5 +55,5 @@ class MaskedLMHead(BaseLayer):
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
     def compute_output_shape(self, input_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
-        """[positions, vocab]."""
+        """Returns [positions, vocab]."""
         return (*input_shape[:-1], self.vocab_size)

@@ -39,7 +39,7 @@ class Pooler(Dense):
         return super().call(token, training=training)
 
     def compute_output_shape(self, input_shape: Sequence[int | None], *other_shapes: Any) -> tuple[int | None, ...]:
-        """[batch, units]."""
+        """Returns [batch, units]."""
         return (input_shape[0], self.units)
 
 

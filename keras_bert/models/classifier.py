@@ -130,7 +130,7 @@ class BertClassifier(BertHead):
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
     def _weights(self, labels: Any, sample_weight: Tensor | None) -> Tensor:
-        """float32 [batch, 1] for single labels, [batch, labels] otherwise."""
+        """Returns float32 [batch, 1] for single labels, [batch, labels] otherwise."""
         if self.problem_type == SINGLE_LABEL:
             labels = ops.reshape(labels, (-1,))
             weights = ops.ones_like(labels, dtype="float32")[:, None]
@@ -145,7 +145,7 @@ class BertClassifier(BertHead):
         return weights
 
     def accuracy_metric(self) -> keras.metrics.Metric | None:
-        """The accuracy of the problem type; None for regression."""
+        """Creates the accuracy metric of the problem type; None for regression."""
         if self.problem_type == SINGLE_LABEL:
             return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         if self.problem_type == MULTI_LABEL:
@@ -153,7 +153,7 @@ class BertClassifier(BertHead):
         return None
 
     def default_metrics(self) -> list[keras.metrics.Metric] | None:
-        """Accuracy, or mean squared and absolute error for regression."""
+        """Creates the metrics: accuracy, or mean squared and absolute error for regression."""
         if self.problem_type == REGRESSION:
             return [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
         return super().default_metrics()
@@ -171,7 +171,7 @@ class BertClassifier(BertHead):
         return encode_label_rows(labels, len(self.labels), is_binary=self.problem_type == MULTI_LABEL)
 
     def label_classes(self, examples: Any = None) -> list[str] | None:
-        """The labels, for single labels."""
+        """Returns the labels, for single labels."""
         return self.labels if self.problem_type == SINGLE_LABEL else None
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ class BertClassifier(BertHead):
 
     @classmethod
     def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The checkpoint's labels, problem type and dropout."""
+        """Returns the checkpoint's labels, problem type and dropout."""
         problem_type = given.get("problem_type") or head.get("problem_type") or SINGLE_LABEL
         labels = head.get("label_names") or head.get("num_labels")
         if labels is None and "labels" not in given and problem_type != REGRESSION:
@@ -256,7 +256,7 @@ class BertClassifier(BertHead):
 
 
 def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:
-    """Named outputs of every signature, from logits [batch, labels]."""
+    """Returns the named outputs of every signature, from logits [batch, labels]."""
     import tensorflow as tf
 
     values = tf.cast(classifier.probabilities(logits), tf.float32)

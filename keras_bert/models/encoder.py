@@ -370,8 +370,8 @@ class BertEncoder(FromPreset, keras.Model):
     def learning_rate_factors(self, decay: float) -> list[tuple[str, float]]:
         """Returns factors for layer-wise learning rate decay (arXiv 1801.06146, section 3.2; 2006.05987, section 5).
 
-        Pooler and head use the full learning rate, the highest block `decay` times that, each lower block `decay` times
-        the rate of the block above, and the embeddings `decay` times that of the lowest block.
+        Pooler and head use the full learning rate, the top block `decay` times that, each lower block `decay` times the
+        rate of the block above, and the embeddings `decay` times that of the lowest block.
 
         Args:
             decay: factor in (0, 1].

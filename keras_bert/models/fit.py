@@ -100,7 +100,7 @@ class EpochCallback(keras.callbacks.Callback):
 def training_dataset(
     examples: Examples, plan: BatchPlan, epoch: tf.Variable | int, strategy: tf.distribute.Strategy
 ) -> tuple[tf.data.Dataset, Any]:
-    """The batches of an epoch for Keras, with each replica's share as the `Trainer` splits them, and their spec."""
+    """Returns an epoch's batches for Keras, with each replica's share as the `Trainer` splits them, and their spec."""
     num_replicas = get_num_local_replicas(strategy)
     is_static = needs_static_shapes(strategy)
     if isinstance(examples, MaskedExamples):

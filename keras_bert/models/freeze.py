@@ -39,7 +39,7 @@ def freeze_layers(encoder: Any, freeze: str | int) -> None:
 
 
 def reinitialize_top_blocks(encoder: Any, num_blocks: int, seed: int | None = None) -> None:
-    """Re-initializes the pooler and the highest transformer blocks (arXiv 2006.05987, section 4).
+    """Re-initializes the pooler and the top transformer blocks (arXiv 2006.05987, section 4).
 
     They are specialized to pre-training; new weights stabilize fine-tuning on small data sets. The paper finds 1 to 6
     of 24 blocks best, depending on the task. With 0 blocks, only the pooler is re-initialized. If an encoder has

@@ -119,15 +119,15 @@ class BertMultipleChoice(BertHead):
         return {"loss": (ops.sum(losses * weights), ops.sum(weights))}
 
     def accuracy_metric(self) -> keras.metrics.Metric:
-        """The fraction of questions whose best choice is the correct one."""
+        """Creates the metric: the fraction of questions whose best choice is the correct one."""
         return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
     def encode_labels(self, labels: Any) -> Any:
-        """Indices of choices, unchanged; `tokenize_choices` checks them."""
+        """Returns the indices of choices unchanged; `tokenize_choices` checks them."""
         return labels
 
     def label_classes(self, examples: Any = None) -> list[str] | None:
-        """The indices of the choices."""
+        """Returns the indices of the choices."""
         return None if examples is None else [str(number) for number in range(examples.num_choices)]
 
     def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
@@ -172,7 +172,7 @@ class BertMultipleChoice(BertHead):
 
 
 def _serving_inputs(preprocessor: Any) -> TextInputs:
-    """The text inputs of an exported model."""
+    """Returns the text inputs of an exported model."""
     from keras_bert.models.serving import TextInputs
 
     def to_ids(texts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def _serving_inputs(preprocessor: Any) -> TextInputs:
 
 
 def serving_signatures(model: Any) -> Mapping[str, Any]:
-    """The signatures of an exported model; see `BertMultipleChoice.export`."""
+    """Returns the signatures of an exported model; see `BertMultipleChoice.export`."""
     from keras_bert.models.serving import text_signatures
 
     answer_ids, answer_texts = functools.partial(_answer_ids, model), functools.partial(_answer_texts, model)
@@ -206,12 +206,12 @@ def choice_ids(preprocessor: Any, prompts: Any, choices: Any) -> dict[str, Any]:
 
 
 def _answer_ids(model: Any, ids: Mapping[str, Any]) -> dict[str, Any]:
-    """Named outputs for a batch of ids [batch, choices, length], in the graph."""
+    """Computes the named outputs for a batch of ids [batch, choices, length], in the graph."""
     return _answers(model({**ids, "token_ids": _with_choices(ids["token_ids"])}, training=False))
 
 
 def _answer_texts(model: Any, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Named outputs for a dict of `prompt` [batch] and `choices` [batch, choices], in the graph."""
+    """Computes the named outputs for a dict of `prompt` [batch] and `choices` [batch, choices], in the graph."""
     import tensorflow as tf
 
     prompts, choices = texts["prompt"], _with_choices(texts["choices"])

@@ -174,7 +174,7 @@ class BertPretrainer(BertHead):
         return weights
 
     def encode_labels(self, labels: Any) -> Any:
-        """Labels of next sentences, 0 or 1; or, with ids, the dict of labels that `loss_terms` takes."""
+        """Returns next sentence labels, 0 or 1; or, with ids, the dict of labels that `loss_terms` takes."""
         if isinstance(labels, Mapping):
             return {name: np.asarray(values) for name, values in labels.items()}
         labels = np.asarray(labels)
@@ -328,7 +328,7 @@ class BertPretrainer(BertHead):
 
 
 def _make_preprocessor(checkpoint: Checkpoint, sequence_length: int) -> BertPreprocessor:
-    """A preprocessor with a checkpoint's vocabulary that reads [MASK] in a text as the special token."""
+    """Creates a preprocessor with a checkpoint's vocabulary that reads [MASK] in a text as the special token."""
     from keras_bert.text.preprocessor import BertPreprocessor
     from keras_bert.text.tokenizer import BertTokenizer
 

@@ -104,7 +104,7 @@ class BertSpanLabeler(BertHead):
         return {"loss": (ops.sum((starts + ends) / 2 * weights), ops.sum(weights))}
 
     def _named_metrics(self, metrics: Any) -> Any:
-        """Metrics of both outputs, for which Keras takes a dict: the accuracy of starts, and that of ends."""
+        """Creates the metrics of both outputs, for which Keras takes a dict: the accuracy of starts, and of ends."""
         if metrics is None or isinstance(metrics, dict):
             return metrics
         names = metrics if isinstance(metrics, (list, tuple)) else [metrics]
@@ -133,7 +133,7 @@ class BertSpanLabeler(BertHead):
         return super()._columns(x)
 
     def encode_labels(self, labels: Any) -> Any:
-        """Spans of characters, unchanged: with their contexts they become positions of tokens."""
+        """Returns spans of characters unchanged: with their contexts they become positions of tokens."""
         return list(labels)
 
     def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
@@ -169,7 +169,7 @@ class BertSpanLabeler(BertHead):
     def predict_logits(
         self, windows: TokenizedExamples, batch_size: int | None = None, verbose: int | str = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The logits of starts and of ends of tokenized windows: float32 [windows, longest], -1e9 for padding."""
+        """Computes the logits of starts and ends of tokenized windows: float32 [windows, longest], -1e9 for padding."""
         outputs = self.predict(windows, batch_size, verbose)
         starts, ends = (outputs[name][:, : int(windows.lengths.max())] for name in _OUTPUTS)
         return starts, ends
@@ -294,7 +294,7 @@ class BertSpanLabeler(BertHead):
 
     @classmethod
     def shortened_preprocessing(cls, longest: int) -> dict[str, int]:
-        """A quarter of the positions for the question, and windows that overlap by half."""
+        """Reserves a quarter of the positions for the question, and lets windows overlap by half."""
         max_query_length = longest // 4
         stride = max((longest - max_query_length - 3) // 2, 1)
         return {"sequence_length": longest, "stride": stride, "max_query_length": max_query_length}

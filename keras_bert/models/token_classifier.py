@@ -128,11 +128,11 @@ class BertTokenClassifier(BertHead):
         return {"words": to_mapping(x)}
 
     def encode_labels(self, labels: Any) -> Any:
-        """Tags of words, unchanged: `tokenize_sentences` encodes them. With ids, labels are an array."""
+        """Returns the tags of words unchanged: `tokenize_sentences` encodes them. With ids, labels are an array."""
         return labels if isinstance(labels, np.ndarray) else list(labels)
 
     def label_classes(self, examples: Any = None) -> list[str]:
-        """The tags."""
+        """Returns the tags."""
         return self.labels
 
     def tokenize_columns(self, columns: Mapping[str, Any], labels: Any = None) -> TokenizedExamples:
@@ -277,7 +277,7 @@ class BertTokenClassifier(BertHead):
 
     @classmethod
     def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The checkpoint's tags and dropout."""
+        """Returns the checkpoint's tags and dropout."""
         labels = head.get("label_names") or head.get("num_labels")
         if labels is None and "labels" not in given:
             raise ValueError(

@@ -48,7 +48,7 @@ def first_fit(
 
 
 def _place_sorted(needs: np.ndarray, bounds: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """First fit in the given order. `needs` are the tokens, 1, and predictions of each instance, `[3, instances]`."""
+    """Applies first fit in order. `needs` are the tokens, 1, and predictions of each instance, `[3, instances]`."""
     num_instances = needs.shape[1]
     capacities = np.array(bounds, "int64")[:, None]
     left = np.repeat(capacities, num_instances, axis=1)  # free capacity of every possible row
@@ -179,7 +179,7 @@ def _dtype(name: str) -> str:
 
 
 def predictions_per_row(max_predictions: int) -> int:
-    """Maximum number of masked tokens per packed row, from that of an instance that fills the row."""
+    """Returns the maximum number of masked tokens per packed row, from that of an instance that fills the row."""
     return math.ceil(_PREDICTION_SLACK * max_predictions)
 
 

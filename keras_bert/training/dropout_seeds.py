@@ -47,7 +47,7 @@ class DropoutSeeds:
 
     @contextlib.contextmanager
     def scope(self, values: list[tf.Tensor]) -> Iterator[None]:
-        """Context in which the generators start from `values`."""
+        """Returns a context in which the generators start from `values`."""
         stateless = keras.StatelessScope(state_mapping=list(zip(self._states, values, strict=True)))
         with stateless:
             yield

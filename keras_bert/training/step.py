@@ -109,21 +109,21 @@ class TrainStep:
     def run(self, iterator: Iterator[Any], first_step: int, steps: int) -> dict[str, Any]:
         """Runs several training steps.
 
-        Stops early at the end of the data, and before an update whose loss or gradient is not finite. (With a loss
-        scale such an update is skipped and the factor lowered, as long as that can help.)
+        Stops early at the end of the data, and before a step whose loss or gradient is not finite. (With a loss scale
+        such a step is skipped and the factor lowered, as long as that can help.)
 
         Args:
             iterator: iterator of a dataset of `(inputs, labels)` or `(inputs, labels, sample_weight)`. Each worker has
                 its own, with its share of every batch; if some workers' data end earlier, the others continue.
-            first_step: number of the first update in the whole training, from 0.
-            steps: number of updates.
+            first_step: number of the first step in the whole training, from 0.
+            steps: number of training steps.
 
         Returns:
-            Scalar tensors, summed over updates and replicas: `examples`; `tokens` and `padded_tokens` (without and with
-            padding; 0 if the inputs have no padding mask); `steps`, the number of updates; `skipped`, how many of them
+            Scalar tensors, summed over steps and replicas: `examples`; `tokens` and `padded_tokens` (without and with
+            padding; 0 if the inputs have no padding mask); `steps`, the number of steps; `skipped`, how many of them
             were skipped; `loss_terms`, each term's means over the batches that were not. Of the last batch:
             `last_loss_terms`; `gradient_norm`, before clipping; `failed`, whether it is not finite; `bad_variable`, the
-            number of a trainable variable whose gradient is not, or -1.
+            index of a trainable variable whose gradient is not, or -1.
         """
         return self._run(iterator, tf.constant(first_step, tf.int64), tf.constant(steps, tf.int64))
 
@@ -159,7 +159,7 @@ class TrainStep:
         return tf.cond(part.has_value(), part.get_value, lambda: _empty_batch(batch_spec))
 
     def _empty_totals(self, batch_spec: Any) -> dict[str, Any]:
-        """The totals before the first update, with the loss terms that tracing the weights finds."""
+        """Returns the totals before the first step, with the loss terms that tracing the weights finds."""
         _, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch_spec)
         weights = tf.function(self.model.loss_weights, autograph=False).get_concrete_function(labels, sample_weight)
         terms = {name: tf.zeros([]) for name in weights.structured_outputs}
@@ -173,7 +173,7 @@ class TrainStep:
         }
 
     def _add(self, totals: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-        """Adds an update to the totals; a skipped one does not count for the loss."""
+        """Adds a step to the totals; a skipped one does not count for the loss."""
         is_skipped = (new["skipped"] > 0) | new["failed"]
         return {
             **{name: totals[name] + tf.cast(new[name], tf.int64) for name in (*_COUNTS, "skipped")},
@@ -232,7 +232,7 @@ class TrainStep:
         }
 
     def _bad_variable(self, gradients: list[Any], squared_norms: tf.Tensor) -> tf.Tensor:
-        """The number of the first trainable variable whose gradient is not finite, or -1."""
+        """Returns the index of the first trainable variable whose gradient is not finite, or -1."""
         numbers = tf.constant([number for number, gradient in enumerate(gradients) if gradient is not None])
         is_bad = ~tf.math.is_finite(squared_norms)
         return tf.where(tf.reduce_any(is_bad), numbers[tf.argmax(tf.cast(is_bad, tf.int32))], -1)
@@ -259,7 +259,7 @@ def _check(model: Any, optimizer: Any, strategy: tf.distribute.Strategy, gradien
 
 
 def _counts(inputs: Any, labels: Any) -> tf.Tensor:
-    """float32 [3]: examples, tokens without padding, and with it."""
+    """Returns float32 [3]: examples, tokens without padding, and tokens with padding."""
     padding_mask = inputs.get("padding_mask") if isinstance(inputs, dict) else None
     tokens, padded_tokens, padding_rows = 0, 0, 0
     if padding_mask is not None:
@@ -270,7 +270,7 @@ def _counts(inputs: Any, labels: Any) -> tf.Tensor:
 
 
 def _empty_batch(spec: Any) -> Any:
-    """A batch without rows or, with a static shape and weights, with rows of weight 0; other unknown sizes are 1."""
+    """Returns a batch without rows or, with a static shape and weights, rows of weight 0; other unknown sizes are 1."""
     has_weights = keras.utils.unpack_x_y_sample_weight(spec)[2] is not None
 
     def zeros(part: Any) -> tf.Tensor:

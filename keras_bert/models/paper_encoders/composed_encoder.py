@@ -80,7 +80,7 @@ class ComposedEncoder(keras.Model, ABC):
         return variables | {path: weight for path, weight in own.items() if id(weight) not in known}
 
     def learning_rate_factors(self, decay: float) -> list[tuple[str, float]]:
-        """Layer-wise learning rate decay, as `BertEncoder.learning_rate_factors`; new layers use the full rate."""
+        """Returns factors as `BertEncoder.learning_rate_factors` does; new layers use the full rate."""
         return self.bert_encoders()[0].learning_rate_factors(decay)  # blocks of the same depth have the same name
 
     def get_config(self) -> dict[str, Any]:
