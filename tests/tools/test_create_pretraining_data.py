@@ -343,7 +343,7 @@ def test_files_of_the_original_can_be_shown(made, corpus, capsys, tmp_path):
     assert any(line.startswith("an unknown number of instances in ") for line in lines)
 
 
-def test_instances_that_cannot_be_shown(made, corpus, tmp_path):
+def test_rejects_instances_that_cannot_be_shown(made, corpus, tmp_path):
     other = write_vocabulary(tmp_path / "other.txt", [*VOCABULARY, "more"])
     with pytest.raises(ValueError, match="made for another tokenizer: the vocabulary's SHA-256 is"):
         run(vocab_file=other, output_dir=made[0], show=1)

@@ -81,7 +81,7 @@ def test_rejects_new_devices_after_tensorflow_has_started():
         make_strategy("mirrored", num_logical_devices=7)
 
 
-def test_rejects_to_split_the_cpu_if_there_are_gpus(monkeypatch):
+def test_refuses_to_split_the_cpu_if_there_are_gpus(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [SimpleNamespace(name=kind)] * 2)
     with pytest.raises(ValueError, match=r"splits the CPU.*has 2 GPUs"):
         make_strategy("mirrored", num_logical_devices=2)
