@@ -64,7 +64,7 @@ class TokenizedExamples:
         if self._rows_per_example is not None:
             self._row_counts = tf.constant(self._rows_per_example)
             self._first_rows = tf.constant(np.cumsum(self._rows_per_example) - self._rows_per_example)
-        # The index of the caller's example for each row; None unless long examples have several rows.
+        # The index of the caller's example for each row, where long examples may have several rows.
         self.caller_rows: np.ndarray | None = None
         self.set_labels(labels)
 
@@ -179,7 +179,7 @@ class TokenizedExamples:
         return (inputs, *rest) if rest else inputs
 
     def static_batch(self, indices: tf.Tensor, num_rows: int) -> Any:
-        """Assembles `(inputs, labels, sample_weight)`, or unlabelled inputs, of one static shape, for XLA on a TPU.
+        """Assembles `(inputs, labels, sample_weight)`, or unlabeled inputs, of one static shape, for XLA on a TPU.
 
         Tensors are [num_rows, length of the longest row of all examples, rounded up to a multiple of 8]; rows beyond
         the examples are padding, with weight 0. Raises ValueError with windows, whose number differs between texts.

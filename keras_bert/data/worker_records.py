@@ -3,15 +3,15 @@
 Split. Sorted by name, as many files as possible are distributed whole: with F files and N workers, each worker reads
 F // N files alone. The last F % N files are read by all workers, each of which keeps every N-th record; with fewer
 files than workers these are all files. A number of files divisible by N avoids that extra reading. The split depends on
-the names, F and N alone and is the same in all epochs and for all seeds: a cache on a worker's disk holds the files it
-opens again and again, and no example is repeated before all others of its worker, even if workers are in different
-epochs because their splits differ in size.
+the names, F and N alone and is the same in all epochs and for all seeds: a cache on a worker's disk holds the files
+that it opens in every epoch, and no example is repeated before all others of its worker, even if workers are in
+different epochs because their splits differ in size.
 
 Order. A seed gives each epoch another order of the files, a function of (seed, epoch): shared files come at the same
-time on all workers, as far as their other files have the same size. The records of several files are interleaved one by
-one, then shuffled in groups of consecutive records by (seed, epoch, worker). Nothing depends on the number of threads,
-on `tf.random.set_seed`, or on where an earlier process stopped. (tf.data's `shuffle`, which has a sliding buffer,
-cannot be checkpointed if it reshuffles each epoch.)
+time on all workers if their other files have the same size. The records of several files are interleaved one by one,
+then shuffled in groups of consecutive records by (seed, epoch, worker). The order does not depend on the number of
+threads, on `tf.random.set_seed`, or on where an earlier process stopped. (tf.data's `shuffle`, which has a sliding
+buffer, cannot be checkpointed if it reshuffles each epoch.)
 
 Resuming. `tf.train.Checkpoint` saves the dataset's iterator in tf.data's symbolic mode: the position in each open file,
 some kilobytes for a shuffle of any size. After a restore, at most two groups of records are read again, and open

@@ -68,7 +68,7 @@ class FineTuningTask:
     def from_settings(cls, settings: Any, modes: Collection[str], seed: int = 1) -> FineTuningTask:
         """Reads the data that the modes need; labels default to those of the training file.
 
-        `settings` are of the class's `settings_class`; `seed` draws held-out examples; it is the recipe's. Raises
+        `settings` is an instance of `settings_class`; `seed`, the recipe's, draws held-out examples. Raises
         FileNotFoundError if a file is missing, and ValueError if settings, files, columns or labels do not fit.
         """
         raise NotImplementedError

@@ -273,7 +273,7 @@ class BertFeatureExtractor(TextModel):
         [batch, layers, hidden] with combine="stack".
 
         Args:
-            path, dtype, pairs: as for `BertClassifier.export`; so are the result and the errors.
+            path, dtype, pairs: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 

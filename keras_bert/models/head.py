@@ -52,8 +52,8 @@ class BertHead(TextModel):
     Args:
         encoder: `BertEncoder`, `BiLstmEncoder` or `TwoDirectionEncoder`.
         preprocessor: converts texts to ids; None for a model that takes ids only.
-        freeze: layers that training does not change: "none", "embeddings", "encoder", or a number k: the embeddings and
-            the lowest k layers. The encoder itself is frozen, wherever else it is used.
+        freeze: layers to freeze: "none", "embeddings", "encoder", or a number k: the embeddings and the lowest k
+            layers. The encoder itself is frozen, also for other models that share it.
         seed: seed of the new layers, of the dropout and of the order of the data in `fit`. None draws one.
         name, dtype, trainable: as for every Keras model; the dtype defaults to the encoder's.
 
@@ -299,15 +299,15 @@ class BertHead(TextModel):
         """Trains on texts or ids; Keras' `fit` with the same arguments.
 
         Texts are tokenized once and batched by length, in an order that the model's seed and the epoch determine:
-        `fit` called for one epoch three times is `fit` for three epochs.
+        calling `fit` three times for one epoch is the same as calling it once for three epochs.
 
         Args:
-            x: texts, ids, or both in other containers:
+            x: texts or ids, in one of these forms:
                 texts: a list, array or pandas Series; a dict or DataFrame with the columns that the class names.
                 ids: a dict of int arrays [examples, length], or `TokenizedExamples`.
                 A batched tf.data.Dataset of `(x, y)` or `(x, y, sample_weight)`, a generator of batches of ids, or a
                 `keras.utils.PyDataset`: Keras takes their batches as they come.
-            y: labels, as `encode_labels` takes them; None if `x` brings them: a dataset, or a dict or DataFrame with
+            y: labels, as `encode_labels` takes them; None if `x` contains them: a dataset, or a dict or DataFrame with
                 the column of labels.
             batch_size: examples per batch; 32 if None.
             validation_split: fraction of the examples, the last ones, to evaluate on.
@@ -628,8 +628,8 @@ class BertHead(TextModel):
                 arguments of the constructor; by default labels and dropout are those of the checkpoint's own head, if
                 it has one. Its layer is used if the labels agree, otherwise the layer starts with random weights.
                 arguments of the preprocessor, such as `sequence_length`.
-                `lower_case`, by default what the checkpoint states, else inferred from the vocabulary; `vocabulary`, a
-                file or a list of wordpieces instead of the checkpoint's `vocab.txt`.
+                `lower_case`, by default read from the checkpoint or inferred from the vocabulary; `vocabulary`, a file
+                or a list of wordpieces instead of the checkpoint's `vocab.txt`.
                 `encoder` and `right_to_left`, another kind of encoder for the weights (see
                 `keras_bert.models.paper_encoders.encoder_loading.read_encoder`); and arguments of the encoder that
                 replace the checkpoint's, such as `dtype`.

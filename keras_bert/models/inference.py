@@ -102,7 +102,7 @@ class Predictor:
         key = tuple(sorted(spec.items()))
         if key not in self._functions:
             function = tf.function(_forward(model, self._call), input_signature=[spec], autograph=False)
-            function.get_concrete_function()  # built here: Keras keeps what is in force, such as policies, by thread
+            function.get_concrete_function()  # traced here: Keras keeps settings such as dtype policies per thread
             self._functions[key] = function
         return self._functions[key]
 

@@ -161,7 +161,7 @@ class BertMultipleChoice(BertHead):
         choice itself.
 
         Args:
-            path, dtype: as for `BertClassifier.export`; so are the result and the errors.
+            path, dtype: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import export_head
 

@@ -145,7 +145,7 @@ class BertPretrainer(BertHead):
                 masked_labels: int [batch, predictions]; masked_weights: float, the weight of each, 0 for padding.
                 next_sentence_labels: int [batch], or [batch, instances] with `next_sentence_weights`, float.
             outputs: dict of logits, as returned by `call`.
-            sample_weight: None: the labels bring their weights.
+            sample_weight: must be None: the labels contain weights.
 
         Returns:
             `{"masked_lm": (sum, weight), "next_sentence": (sum, weight)}`: the cross-entropies times their weights,
@@ -228,7 +228,7 @@ class BertPretrainer(BertHead):
 
         Raises:
             ValueError: if there is no preprocessor, the encoder is unidirectional (which predicts a token at the
-                position of its neighbour), `top` is not from 1 to the size of the vocabulary, or `texts` is a single
+                position of its neighbor), `top` is not from 1 to the size of the vocabulary, or `texts` is a single
                 text.
             TypeError: if one is not a string.
 
@@ -259,7 +259,7 @@ class BertPretrainer(BertHead):
         "" and 0, and `masks` int32 [batch], the number of masks in each text.
 
         Args:
-            path, dtype: as for `BertClassifier.export`; so is the result.
+            path, dtype: see `BertClassifier.export`, also for the result.
             top: number of predictions per mask.
 
         Raises:

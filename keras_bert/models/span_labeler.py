@@ -258,7 +258,7 @@ class BertSpanLabeler(BertHead):
         `end_logits`. Contexts longer than the model are read in windows.
 
         Args:
-            path, dtype: as for `BertClassifier.export`; so is the result.
+            path, dtype: see `BertClassifier.export`, also for the result.
             n_best: number of starts and ends considered per window, and of answers returned.
             max_answer_length: maximum number of tokens in an answer.
             null_threshold: None if every question has an answer. Otherwise the answer is "", at position 0, if the null

@@ -102,7 +102,7 @@ class BertTokenClassifier(BertHead):
             sample_weight: float [rows], or [rows, length], or None.
 
         Returns:
-            `{"loss": (sum, weight)}`: the cross-entropies of the labelled tokens times the weights of their rows, and
+            `{"loss": (sum, weight)}`: the cross-entropies of the labeled tokens times the weights of their rows, and
             the sum of the weights of these tokens.
         """
         weights = self._weights(labels, sample_weight)
@@ -243,7 +243,7 @@ class BertTokenClassifier(BertHead):
         [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
-            path, dtype: as for `BertClassifier.export`; so are the result and the errors.
+            path, dtype: see `BertClassifier.export`, also for the result and the errors.
         """
         import tensorflow as tf
 

@@ -153,7 +153,7 @@ class TrainStep:
         return self._one(self.strategy.run(lambda: sum_over_replicas(tf.cast(has_share, tf.float32)))) > 0
 
     def _share_or_empty(self, part: Any, batch_spec: Any) -> Any:
-        """This worker's share of a batch; if only others have one, a share without examples."""
+        """Returns this worker's share of a batch, which is empty if only other workers have one."""
         if self._workers == 1:
             return part.get_value()  # with its static shapes
         return tf.cond(part.has_value(), part.get_value, lambda: _empty_batch(batch_spec))

@@ -100,7 +100,7 @@ def is_punctuation(text):
 
 
 def lower(word):
-    """Lower-cases a word as a whole, because the form of a sigma depends on its neighbours."""
+    """Lower-cases a word as a whole, because the form of a sigma depends on its neighbors."""
     lowered = "".join(character.text for character in word).lower()
     result = []
     for character in word:

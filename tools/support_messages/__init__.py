@@ -1,6 +1,6 @@
 """A small data set that ships with the project: messages to the support desk of an online shop, with their intents.
 
-All messages were written for this project, under its licence. `train.tsv` and `dev.tsv` have the header
+All messages were written for this project, under its license. `train.tsv` and `dev.tsv` have the header
 `label<TAB>text`.
 """
 

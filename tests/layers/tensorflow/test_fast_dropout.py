@@ -24,7 +24,7 @@ def test_observed_rate_equals_the_argument(rate):
     assert abs(1 - keep.mean() - rate) < 4 * deviation
 
 
-def test_elements_are_independent_of_their_neighbours():
+def test_elements_are_independent_of_their_neighbors():
     keep = keep_mask(tf.constant([2000, 500]), 0.1, SEED).numpy() - 0.9
     for one, other in ((keep[:, 1:], keep[:, :-1]), (keep[1:], keep[:-1]), (keep[:, 4:], keep[:, :-4])):
         assert abs((one * other).mean()) < 4 * 0.09 / np.sqrt(one.size)

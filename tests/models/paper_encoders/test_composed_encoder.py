@@ -1,4 +1,4 @@
-"""Behaviour that all kinds of encoders share."""
+"""Behavior that all kinds of encoders share."""
 
 import keras
 import numpy as np
