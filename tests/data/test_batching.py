@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.data.batching import BatchPlan, sorted_batches, training_batches
+from keras_bert.data.batching import BUCKET_STEP, BatchPlan, sorted_batches, training_batches
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from tests.data.conftest import saved_and_restored
 from tests.reference.batching import cut_into_batches
@@ -71,7 +71,7 @@ def test_the_dataset_repeats_the_plan_and_resumes_anywhere(tmp_path):
 def test_training_batches_are_padded_to_the_end_of_the_bucket():
     for inputs, labels in training_batches(examples_of(LENGTHS), BatchPlan(LENGTHS, 8, seed=3)).take(26):
         longest = LENGTHS[labels.numpy()].max()
-        assert inputs["token_ids"].shape[1] == min(-(-longest // 8) * 8, LENGTHS.max())
+        assert inputs["token_ids"].shape[1] == min(-(-longest // BUCKET_STEP) * BUCKET_STEP, LENGTHS.max())
         assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == LENGTHS[labels.numpy()].tolist()
 
 

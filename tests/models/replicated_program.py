@@ -1,4 +1,5 @@
-"""Trains heads on one and on two logical devices, and prints how their results differ; `test_replicas.py` runs it.
+"""Prints how results on one and on two logical devices differ; with kinds of heads as arguments, how `fit` and the
+Trainer's step differ for them. `test_replicas.py` runs it.
 
 It is a separate program because logical devices can only be made before TensorFlow starts.
 """
@@ -12,7 +13,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.layers.dropout import Dropout
 from keras_bert.models.inference import Predictor
-from tests.models.small_heads import HEADS, make_data, make_head, train_by_trainer, trained_weights
+from tests.models.small_heads import make_data, make_head, train_by_trainer, trained_weights
 from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 BATCH_SIZE, STEPS = 16, 8
@@ -83,12 +84,18 @@ def main():
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    kinds = sys.argv[1:]
+    results = {kind: fit_difference(kind, mirrored) for kind in kinds} if kinds else compare_devices(mirrored)
+    json.dump(results, sys.stdout)
+
+
+def compare_devices(mirrored):
+    """Returns what `test_replicas.py` checks, by name."""
     found = {}
     for name, class_weights in (("plain", None), ("class weights", [1.0, 5.0])):
         one, two = (train_classifier(strategy, class_weights) for strategy in (tf.distribute.get_strategy(), mirrored))
         found[name] = list(map(difference, one, two))
     found["moved"] = difference(trained_weights(toy_classifier(encoder_arguments=NO_DROPOUT)), one[0])
-    found["fit"] = {kind: fit_difference(kind, mirrored) for kind in HEADS if kind != "windows"}
     with mirrored.scope():
         windowed = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows"))
     try:
@@ -99,7 +106,7 @@ def main():
     masks = dropout_masks(mirrored)
     found["equal draws"] = [float((one == two).mean()) for one, two in (masks[0], masks[1], (masks[0][0], masks[1][0]))]
     found["repeated draws"] = bool(np.array_equal(masks, dropout_masks(mirrored)))
-    json.dump(found, sys.stdout)
+    return found
 
 
 if __name__ == "__main__":

@@ -290,7 +290,7 @@ def test_batching_file_limits_the_rows_that_a_server_joins(export):
 
 def test_inputs_and_outputs_are_documented(export):
     documentation = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-    own = {"stars", "words"} | {f"score_{label}" for label in getattr(export.model, "labels", ())}
+    own = {"stars", "words"} | {f"score_{label}" for label in getattr(export.model, "labels", None) or ()}
     for signature, definition in signatures_of(export.folder).items():
         for name in {signature, *definition.inputs, *definition.outputs} - own:
             assert f"`{name}`" in documentation, (signature, name)

@@ -9,14 +9,20 @@ from tests.models.small_heads import HEADS
 
 pytestmark = pytest.mark.slow
 
+KINDS = sorted(set(HEADS) - {"windows"})  # two replicas cannot split the windows of a text
 
-@pytest.fixture(scope="module")
-def found():
-    """The output of the program on two logical devices."""
-    program = [sys.executable, "-m", "tests.models.replicated_program"]
+
+def run_program(*arguments):
+    """Returns the output of the program on two logical devices."""
+    program = [sys.executable, "-m", "tests.models.replicated_program", *arguments]
     run = run_forked(program, cwd=Path(__file__).parents[2])
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run_program()
 
 
 @pytest.mark.parametrize("name", ["plain", "class weights"])
@@ -42,6 +48,7 @@ def test_replicas_draw_different_dropout_masks_that_repeat_with_the_seed(found):
     assert found["repeated draws"]
 
 
-def test_fit_trains_the_weights_of_the_trainer_on_two_replicas(found):
-    assert found["fit"].keys() == set(HEADS) - {"windows"}
-    assert max(found["fit"].values()) < 1e-5, found["fit"]
+@pytest.mark.parametrize("start", range(0, len(KINDS), 2))
+def test_fit_trains_the_weights_of_the_trainer_on_two_replicas(start):
+    differences = run_program(*KINDS[start : start + 2])
+    assert max(differences.values()) < 1e-5, differences

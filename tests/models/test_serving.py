@@ -145,7 +145,7 @@ def test_a_failed_export_writes_nothing(tmp_path, monkeypatch):
         patch.setattr(keras.backend, "backend", lambda: "jax")
         classifier.export(tmp_path / "1")
 
-    def broken(inputs, training=False):
+    def broken(inputs, training=False, pooled_only=False):
         raise RuntimeError("no graph of this can be made")
 
     monkeypatch.setattr(classifier.encoder, "call", broken)
