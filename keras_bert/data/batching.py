@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.data.masked_examples import MaskedExamples
 from keras_bert.data.random_order import random_key, shuffled
 from keras_bert.data.worker_records import WorkerEpochs, check_positive
 from keras_bert.typing import Tensor
@@ -165,13 +166,17 @@ def training_batches(
         ValueError: if there is no such worker, or a static shape is asked for and the examples have windows.
     """
     WorkerEpochs(worker_index, num_workers)  # raises for a worker that does not exist
-    batch = _batch_function(examples, plan, num_workers, static_rows_multiple)
 
-    def worker_share(indices: tf.Tensor) -> Tensor:
-        rows = tf.size(indices)
+    def worker_share(number: tf.Tensor, indices: tf.Tensor) -> Tensor:
+        rows, epoch = tf.size(indices), number // plan.batches_per_epoch
+        batch = _batch_function(_at_epoch(examples, epoch), plan, num_workers, static_rows_multiple)
         return batch(indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers])
 
-    return plan.dataset().map(worker_share, num_parallel_calls=1).prefetch(2)
+    return plan.dataset().enumerate().map(worker_share, num_parallel_calls=1).prefetch(2)
+
+
+def _at_epoch(examples: Examples, epoch: int | tf.Tensor | tf.Variable) -> Examples:
+    return examples.at_epoch(epoch) if isinstance(examples, MaskedExamples) else examples
 
 
 def _batch_function(
@@ -190,7 +195,7 @@ def epoch_batches(
     examples: Examples, plan: BatchPlan, epoch: int | tf.Variable, static_rows_multiple: int | None = None
 ) -> tf.data.Dataset:
     """Returns the training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
-    batch = _batch_function(examples, plan, 1, static_rows_multiple)
+    batch = _batch_function(_at_epoch(examples, epoch), plan, 1, static_rows_multiple)
     return plan.epoch(epoch).map(batch, num_parallel_calls=1).prefetch(2)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -27,8 +28,14 @@ class MaskedExamples:
         self._examples = examples
         self._masker = TokenMasker(vocabulary, predictions_per_sequence(sequence_length))
         self._seed = seed
-        self.epoch: int | tf.Variable = 0
+        self._epoch: int | tf.Tensor | tf.Variable = 0
         self.labels = np.zeros([len(examples)]) if examples.labels is None else examples.labels
+
+    def at_epoch(self, epoch: int | tf.Tensor | tf.Variable) -> Self:
+        """Returns the same examples with the masks of an epoch; a variable is read for every batch."""
+        examples = copy.copy(self)
+        examples._epoch = epoch
+        return examples
 
     def __len__(self) -> int:
         """Returns the number of examples."""
@@ -43,7 +50,7 @@ class MaskedExamples:
         """Assembles a batch: inputs and labels of `BertPretrainer`."""
         batch = self._examples.batch(indices, length_multiple)
         inputs, *labels = batch if isinstance(batch, tuple) else (batch,)
-        epoch_key = random_key(self._seed, _MASKS, tf.cast(self.epoch, tf.int64))
+        epoch_key = random_key(self._seed, _MASKS, tf.cast(self._epoch, tf.int64))
         keys = tf.map_fn(
             lambda index: tf.random.stateless_uniform(
                 [], tf.random.fold_in(epoch_key, index), minval=None, maxval=None, dtype=tf.int64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+from keras_bert.data.batching import BUCKET_STEP
 from keras_bert.finetuning.settings import Settings, setting
 from keras_bert.models.freeze import FREEZE_EMBEDDINGS, FREEZE_ENCODER, FREEZE_NONE
 from keras_bert.training.schedule import DECAYS
@@ -74,7 +75,9 @@ class FineTuningRecipe(Settings):
         None, "Maximum number of tokens per batch, padding included; the number of examples varies.", lower=1
     )
     bucket_step: int = _training(
-        8, "Width of the length buckets in tokens; 0 takes batches as they come, as the original does.", lower=0
+        BUCKET_STEP,
+        "Width of the length buckets in tokens; 0 takes batches as they come, as the original does.",
+        lower=0,
     )
     static_shapes: bool | None = _training(
         None, "Pad all batches to one shape, which XLA compiles once; default: only on a TPU."

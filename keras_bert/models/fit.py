@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from keras_bert.data.batching import BatchPlan, Examples, epoch_batches
-from keras_bert.data.masked_examples import MaskedExamples
 from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.loss import sum_over_replicas
 from keras_bert.training.replica_gradients import ReplicaGradients
@@ -103,8 +102,6 @@ def training_dataset(
     """Returns an epoch's batches for Keras, with each replica's share as the `Trainer` splits them, and their spec."""
     num_replicas = get_num_local_replicas(strategy)
     is_static = needs_static_shapes(strategy)
-    if isinstance(examples, MaskedExamples):
-        examples.epoch = epoch
     batches = epoch_batches(examples, plan, epoch, num_replicas if is_static else None)
     if num_replicas == 1:
         return batches, batches.element_spec

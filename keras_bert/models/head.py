@@ -369,7 +369,8 @@ class BertHead(TextModel):
         arguments["callbacks"] = callbacks
         mean_weights = mean_loss_weights(self, examples, plan) if self._has_own_loss else None
         history = self._fit_on(batches, mean_weights, arguments)
-        self._fit.epochs_trained = int(epoch_callback.epoch) + 1
+        if history.epoch:
+            self._fit.epochs_trained = int(epoch_callback.epoch) + 1
         return history
 
     def _fit_on(self, batches: tuple[Any, Any], mean_loss_weights: Any, arguments: dict[str, Any]) -> Any:
@@ -603,6 +604,12 @@ class BertHead(TextModel):
             from keras_bert.models.fit import refuse_workers
 
             refuse_workers(strategy)
+            if self.compiled and self.steps_per_execution > 1:
+                raise ValueError(
+                    f"steps_per_execution is {self.steps_per_execution}, but Keras runs several steps per execution on "
+                    "one device only, not on several replicas: compile with steps_per_execution=1, or use "
+                    "keras_bert.Trainer, which has that setting"
+                )
 
     def classifier_arguments(self) -> dict[str, Any] | None:
         """Returns what a checkpoint stores of this head besides its weights; None without a layer for labels."""

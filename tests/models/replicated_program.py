@@ -44,9 +44,7 @@ def fit_difference(kind, strategy):
         head.compile(keras_bert.BertAdamW(1e-2))
         optimizer = keras_bert.BertAdamW(1e-2)
     head.fit(x, y, batch_size=batch_size, epochs=2, verbose=0)
-    return difference(
-        trained_weights(head), train_by_trainer(other, other.tokenize(x, y), 2, batch_size, optimizer, strategy)
-    )
+    return difference(trained_weights(head), train_by_trainer(other, x, y, 2, batch_size, optimizer, strategy))
 
 
 def difference(one, two):

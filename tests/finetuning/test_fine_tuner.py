@@ -1,0 +1,32 @@
+import numpy as np
+
+import keras_bert
+from keras_bert.finetuning.fine_tuner import make_optimizer, make_plan
+from keras_bert.finetuning.text_classification import TextClassification, TextClassificationSettings
+from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
+
+
+def test_trains_the_weights_of_keras_fit(tmp_path):
+    texts, labels = toy_reviews(60)
+    rows = [f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True)]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
+    checkpoint = str(toy_classifier().encoder.save_checkpoint(tmp_path / "toy", toy_preprocessor().tokenizer))
+    training = {"epochs": 2, "batch_size": 8, "learning_rate": 5e-3, "seed": 1}
+    recipe = keras_bert.FineTuningRecipe(init_checkpoint=checkpoint, max_seq_length=16, **training)
+    settings = TextClassificationSettings(
+        train_file=(str(tmp_path / "train.tsv"),), dev_file=(str(tmp_path / "train.tsv"),)
+    )
+    task = TextClassification.from_settings(settings, ("train",))
+    runtime = keras_bert.FineTuningRuntime(progress=False)
+    results = keras_bert.fine_tune(task, recipe, tmp_path / "run", runtime=runtime, modes=("train",))
+    assert results["best"]["steps"] == 16
+
+    trained = keras_bert.BertClassifier.from_checkpoint(results["model"], sequence_length=16)
+    classifier = keras_bert.BertClassifier.from_checkpoint(
+        checkpoint, labels=trained.labels, sequence_length=16, seed=recipe.seed
+    )
+    _, schedule = make_plan(classifier.tokenize(texts, labels), recipe)
+    classifier.compile(make_optimizer(classifier, schedule, len(texts), recipe))
+    classifier.fit(texts, labels, batch_size=8, epochs=2, verbose=0)
+    for fitted, weight in zip(classifier.trainable_weights, trained.trainable_weights, strict=True):
+        np.testing.assert_allclose(fitted, weight, rtol=0, atol=1e-6)
