@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -166,11 +165,12 @@ def training_batches(
         ValueError: if there is no such worker, or a static shape is asked for and the examples have windows.
     """
     WorkerEpochs(worker_index, num_workers)  # raises for a worker that does not exist
+    batch, batches_per_epoch = _batch_function(plan, num_workers, static_rows_multiple), plan.batches_per_epoch
 
     def worker_share(number: tf.Tensor, indices: tf.Tensor) -> Tensor:
-        rows, epoch = tf.size(indices), number // plan.batches_per_epoch
-        batch = _batch_function(_at_epoch(examples, epoch), plan, num_workers, static_rows_multiple)
-        return batch(indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers])
+        rows = tf.size(indices)
+        share = indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers]
+        return batch(_at_epoch(examples, number // batches_per_epoch), share)
 
     return plan.dataset().enumerate().map(worker_share, num_parallel_calls=1).prefetch(2)
 
@@ -180,14 +180,14 @@ def _at_epoch(examples: Examples, epoch: int | tf.Tensor | tf.Variable) -> Examp
 
 
 def _batch_function(
-    examples: Examples, plan: BatchPlan, num_workers: int, static_rows_multiple: int | None
-) -> Callable[[tf.Tensor], Tensor]:
-    """Assembles a worker's share of a batch from the numbers of its examples."""
+    plan: BatchPlan, num_workers: int, static_rows_multiple: int | None
+) -> Callable[[Examples, tf.Tensor], Tensor]:
+    """Returns a function that assembles a worker's share of a batch from the numbers of its examples."""
     if static_rows_multiple is None:
-        return functools.partial(examples.batch, length_multiple=plan.bucket_step or 1)
+        return lambda examples, indices: examples.batch(indices, length_multiple=plan.bucket_step or 1)
     num_rows = -(-plan.largest_batch // num_workers)
     num_rows = -(-num_rows // static_rows_multiple) * static_rows_multiple
-    return functools.partial(examples.static_batch, num_rows=num_rows)
+    return lambda examples, indices: examples.static_batch(indices, num_rows=num_rows)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -195,8 +195,8 @@ def epoch_batches(
     examples: Examples, plan: BatchPlan, epoch: int | tf.Variable, static_rows_multiple: int | None = None
 ) -> tf.data.Dataset:
     """Returns the training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
-    batch = _batch_function(_at_epoch(examples, epoch), plan, 1, static_rows_multiple)
-    return plan.epoch(epoch).map(batch, num_parallel_calls=1).prefetch(2)
+    batch, examples = _batch_function(plan, 1, static_rows_multiple), _at_epoch(examples, epoch)
+    return plan.epoch(epoch).map(lambda indices: batch(examples, indices), num_parallel_calls=1).prefetch(2)
 
 
 @tf.autograph.experimental.do_not_convert

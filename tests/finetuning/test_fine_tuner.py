@@ -11,7 +11,7 @@ def test_trains_the_weights_of_keras_fit(tmp_path):
     rows = [f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True)]
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(rows))
     checkpoint = str(toy_classifier().encoder.save_checkpoint(tmp_path / "toy", toy_preprocessor().tokenizer))
-    training = {"epochs": 2, "batch_size": 8, "learning_rate": 5e-3, "seed": 1}
+    training = {"epochs": 2, "batch_size": 8, "learning_rate": 5e-3, "seed": 1, "evaluate_every": 16}
     recipe = keras_bert.FineTuningRecipe(init_checkpoint=checkpoint, max_seq_length=16, **training)
     settings = TextClassificationSettings(
         train_file=(str(tmp_path / "train.tsv"),), dev_file=(str(tmp_path / "train.tsv"),)
@@ -19,7 +19,7 @@ def test_trains_the_weights_of_keras_fit(tmp_path):
     task = TextClassification.from_settings(settings, ("train",))
     runtime = keras_bert.FineTuningRuntime(progress=False)
     results = keras_bert.fine_tune(task, recipe, tmp_path / "run", runtime=runtime, modes=("train",))
-    assert results["best"]["steps"] == 16
+    assert results["best"]["best_step"] == 16
 
     trained = keras_bert.BertClassifier.from_checkpoint(results["model"], sequence_length=16)
     classifier = keras_bert.BertClassifier.from_checkpoint(

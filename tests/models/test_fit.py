@@ -49,7 +49,7 @@ def test_keras_arguments_and_methods_take_texts(kind, tmp_path):
     assert np.isfinite(evaluated["loss"])
     outputs = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0))
     by_callbacks = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0, callbacks=[keras.callbacks.Callback()]))
-    if kind != "token_classifier":  # whose logits of padding mean nothing
+    if kind not in ("token_classifier", "pretrainer"):  # whose logits of padding mean nothing
         for one, two in zip(outputs, by_callbacks, strict=True):
             np.testing.assert_allclose(one, two, atol=1e-5)
     head.load_weights(tmp_path / "best.weights.h5")
@@ -109,7 +109,8 @@ def test_jit_compile_trains_the_same_weights(kind):
     x, y = make_data(kind, 16)
     weights = []
     for jit_compile in (False, True):
-        head = compiled(kind, jit_compile=jit_compile)
+        # Adam would amplify the rounding errors of gradients that are 0 but for them.
+        head = compiled(kind, keras.optimizers.SGD(RATE), jit_compile=jit_compile)
         head.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
         weights.append(trained_weights(head))
     np.testing.assert_allclose(*weights, rtol=0, atol=1e-5)
