@@ -52,7 +52,7 @@ class ForkedProgram(subprocess.Popen):
         os.close(self._status)
         return self.pid, status
 
-    def _internal_poll(self, **_):
+    def _internal_poll(self, *arguments, **options):  # whatever arguments this version of Python has
         if self.returncode is None and self._child_created:
             process, status = self._try_wait(os.WNOHANG)
             if process:
