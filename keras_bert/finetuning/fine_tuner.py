@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -40,7 +39,7 @@ from keras_bert.models.freeze import reinitialize_top_blocks
 from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
 from keras_bert.training.loss import mean_loss_weights
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.run_dir import RunDirectory
+from keras_bert.training.run_dir import RunDirectory, read_json_object
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import is_chief, needs_static_shapes
 from keras_bert.training.trainer import Trainer
@@ -301,7 +300,7 @@ class _FineTuner:
             **self.task.export_settings(),
         }
         record = self.run_dir / "exported.json"
-        if versions and record.is_file() and json.loads(record.read_text(encoding="utf-8")) == exported:
+        if versions and record.is_file() and read_json_object(record) == exported:
             return exports / str(versions[-1])
         path = self.task.export(model, exports / str(max(versions, default=0) + 1), dtype)
         write_json(record, exported, overwrite=True)

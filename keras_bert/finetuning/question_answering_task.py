@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.squad_scores import VERSIONS, squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST
+from keras_bert.training.run_dir import read_json_object
 
 _BEST_THRESHOLD = "best_f1_threshold"
 
@@ -203,7 +203,7 @@ def _best_threshold_of_run(run_dir: Path | None, init_checkpoint: str | None) ->
                 return value, "the best one when the model was trained"
         evaluation = run_dir / "evaluation.json"
         if evaluation.is_file():
-            first = next(iter(json.loads(evaluation.read_text(encoding="utf-8")).values()))
+            first = next(iter(read_json_object(evaluation).values()))
             if _BEST_THRESHOLD in first:
                 return first[_BEST_THRESHOLD], f"the best one in {evaluation}"
     return 0.0, "because none was tuned"

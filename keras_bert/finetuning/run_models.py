@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_bert.finetuning.recipe import FineTuningRecipe
-from keras_bert.training.run_dir import CONFIGURATION_NAME, read_configuration
+from keras_bert.training.run_dir import CONFIGURATION_NAME, read_configuration, read_json_object
 from keras_bert.typing import PathLike
 from keras_bert.weights.preset_names import PRESETS, resolve_preset
 
@@ -78,7 +77,7 @@ def saved_configuration(run_dir: PathLike, init_checkpoint: PathLike | None) -> 
 def saved_results(run_dir: PathLike, init_checkpoint: PathLike | None) -> dict[str, Any]:
     """Returns the `results.json` of the run whose model is used; {} if there is none."""
     run = _find_run(Path(run_dir), init_checkpoint)
-    return {} if run is None else json.loads((run / RESULTS_NAME).read_text(encoding="utf-8"))
+    return {} if run is None else read_json_object(run / RESULTS_NAME)
 
 
 def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
@@ -88,5 +87,5 @@ def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
 
 def best_model(run_dir: Path) -> Path:
     """Returns the folder of the weights of a finished run: the best trial's, or those of a pre-training."""
-    results = json.loads((run_dir / RESULTS_NAME).read_text(encoding="utf-8"))
+    results = read_json_object(run_dir / RESULTS_NAME)
     return run_dir / results.get("best", {}).get("folder", ".") / MODEL_FOLDER

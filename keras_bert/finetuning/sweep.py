@@ -1,6 +1,5 @@
 """Training runs over learning rates and seeds, and the choice of the best (paper, section 4.1)."""
 
-import json
 import math
 import shutil
 import statistics
@@ -12,7 +11,7 @@ from absl import logging
 
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.io.atomic_write import write_json
-from keras_bert.training.run_dir import RunDirectory
+from keras_bert.training.run_dir import RunDirectory, read_json_object
 from keras_bert.training.strategy import broadcast_from_chief, is_chief
 from keras_bert.training.training_checkpoints import CHECKPOINTS_NAME
 from keras_bert.typing import PathLike
@@ -82,12 +81,12 @@ def _result(
         if not file.is_file():
             raise FileNotFoundError(f"this worker does not see {file}, which the chief does; start the job again")
         logging.info("%s is finished", run.path)
-        return json.loads(file.read_text(encoding="utf-8"))
+        return read_json_object(file)
     result = {"learning_rate": trial.learning_rate, "seed": trial.seed, **train_trial(run, trial)}
     if not run.writer:
         return result
     write_json(file, result, overwrite=True)
-    return json.loads(file.read_text(encoding="utf-8"))
+    return read_json_object(file)
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

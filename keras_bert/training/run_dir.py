@@ -40,6 +40,8 @@ class RunDirectory:
 
     Raises:
         FileExistsError: If the directory belongs to a run with another configuration, or contains files but no run.
+        NotADirectoryError: If the path, or a part of it, is a file.
+        ValueError: If `configuration.json` is damaged.
         BlockingIOError: If another process works in the directory.
 
     Example:
@@ -99,6 +101,11 @@ class RunDirectory:
 
     def _check_for_run(self) -> bool:
         """Returns whether the directory contains this run; raises if it contains anything else."""
+        file = next((part for part in (self.path, *self.path.parents) if part.exists() and not part.is_dir()), None)
+        if file is not None:
+            raise NotADirectoryError(
+                f"{self.path} cannot be the directory of a run: {file} is a file; use another --run_dir"
+            )
         if (self.path / CONFIGURATION_NAME).is_file():
             differences = "; ".join(_list_differences(self.configuration, read_configuration(self.path)))
             if differences:
@@ -116,11 +123,27 @@ class RunDirectory:
 
 
 def read_configuration(path: PathLike) -> dict[str, Any]:
-    """Returns the configuration of the run in a directory; raises FileNotFoundError if there is no run."""
+    """Returns the configuration of the run in a directory; raises FileNotFoundError if there is no run, and ValueError
+    if the file is damaged."""
     file = Path(path) / CONFIGURATION_NAME
     if not file.is_file():
         raise FileNotFoundError(f"{path} is not the directory of a run: it has no {CONFIGURATION_NAME}")
-    return json.loads(file.read_text(encoding="utf-8"))
+    return read_json_object(file)
+
+
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Returns the JSON object in a file of a run; raises ValueError, which names the file, if there is none in it."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        problem = None if isinstance(value, dict) else f"it holds {_shorten(value)}"
+    except ValueError as error:
+        problem = str(error)
+    if problem is not None:
+        raise ValueError(
+            f"{file} is damaged: it must hold a JSON object, as the run wrote it ({problem}). Restore the file, or "
+            "start a new run in another folder"
+        )
+    return value
 
 
 def _list_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -50,6 +50,25 @@ def test_rejects_a_folder_with_other_files(tmp_path):
         read_configuration(tmp_path)
 
 
+def test_rejects_a_file_as_the_folder(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(
+            NotADirectoryError, match=f"{folder} cannot be .*: {tmp_path / 'file'} is a file; use another"
+        ):
+            RunDirectory(folder, CONFIGURATION)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"[]", r"it holds \[\]"), (b"", "Expecting value"), (b'{"a', ""), (b"\xff", "decode")]
+)
+def test_names_a_damaged_configuration(tmp_path, content, problem):
+    (tmp_path / "configuration.json").write_bytes(content)
+    message = rf"{tmp_path / 'configuration.json'} is damaged: it must hold a JSON object.*{problem}.*Restore"
+    with pytest.raises(ValueError, match=message):
+        RunDirectory(tmp_path, CONFIGURATION)
+
+
 def test_appends_to_the_log_after_a_line_that_was_cut_off(tmp_path):
     run = RunDirectory(tmp_path / "run", CONFIGURATION)
     run.log({"event": "train", "step": 1, "loss": 0.5})
