@@ -14,7 +14,7 @@ from keras_bert.weights.encoder_kinds import TWO_DIRECTIONS
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _BATCH_SIZE = 32  # paper, appendix A.3
-_POSITIVE = (lambda value: 0 < value < float("inf"), "must be a positive number")
+_POSITIVE = (lambda value: value > 0, "must be a positive number")
 
 _training = functools.partial(setting, modes=("train",))
 

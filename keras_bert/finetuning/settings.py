@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import types
 import typing
@@ -108,6 +109,8 @@ def _converted(name: str, value: Any, kind: Kind) -> Any:
 def _check(field: dataclasses.Field, value: Any) -> None:
     if value is None:
         return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{field.name} must be a finite number, got {value}")
     lower, upper, choices, check = (field.metadata[name] for name in ("lower", "upper", "choices", "check"))
     if lower is not None and not value >= lower:
         raise ValueError(f"{field.name} must be at least {lower}, got {value}")

@@ -120,14 +120,14 @@ class BertAdamW(keras.optimizers.Optimizer):
         for argument, value in (("beta_1", beta_1), ("beta_2", beta_2)):
             if not 0 <= value < 1:
                 raise ValueError(f"{argument} must be in [0, 1), got {value!r}")
-        if not epsilon > 0:
-            raise ValueError(f"epsilon must be greater than 0, got {epsilon!r}")
-        if not weight_decay >= 0:
-            raise ValueError(f"weight_decay must be a number of at least 0, got {weight_decay!r}")
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"clip_norm must be greater than 0, or None for no clipping; got {clip_norm!r}")
-        if isinstance(learning_rate, float) and not learning_rate >= 0:
-            raise ValueError(f"learning_rate must be at least 0, got {learning_rate!r}")
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon must be greater than 0 and finite, got {epsilon!r}")
+        if not 0 <= weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be a finite number of at least 0, got {weight_decay!r}")
+        if clip_norm is not None and not 0 < clip_norm < math.inf:
+            raise ValueError(f"clip_norm must be greater than 0 and finite, or None for no clipping; got {clip_norm!r}")
+        if isinstance(learning_rate, float) and not 0 <= learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be a finite number of at least 0, got {learning_rate!r}")
         exclusions = _compile_patterns(exclude_from_weight_decay, "exclude_from_weight_decay")
         factors = _compile_factors(learning_rate_factors)
         super().__init__(learning_rate=learning_rate, weight_decay=float(weight_decay), name=name)

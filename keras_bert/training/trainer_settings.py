@@ -1,5 +1,6 @@
 """The settings of a training run."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -71,8 +72,8 @@ class TrainerSettings:
             raise ValueError(f'loss_scale must be "auto", "dynamic" or None, got {self.loss_scale!r}')
         if self.patience is not None and self.score is None:
             raise ValueError(f"patience={self.patience} needs a score to compare; set `score` to the name of a metric")
-        if self.mean_loss_weights is not None and min(self.mean_loss_weights.values()) <= 0:
-            raise ValueError(f"mean_loss_weights must be positive, got {self.mean_loss_weights}")
+        if not all(0 < weight < math.inf for weight in (self.mean_loss_weights or {}).values()):
+            raise ValueError(f"mean_loss_weights must be positive and finite, got {self.mean_loss_weights}")
 
     @property
     def log_interval(self) -> int:

@@ -47,7 +47,9 @@ EVALUATION = "evaluate_every has no effect without eval_text_files or eval_insta
     [
         (FineTuningRecipe, {"epochs": "3"}, TypeError, "epochs must be float, got '3'"),
         (FineTuningRecipe, {"batch_size": True}, TypeError, "batch_size must be int, got True"),
-        (FineTuningRecipe, {"weight_decay": math.nan}, ValueError, "weight_decay must be at least 0.0, got nan"),
+        (FineTuningRecipe, {"weight_decay": math.nan}, ValueError, "weight_decay must be a finite number, got nan"),
+        (FineTuningRecipe, {"weight_decay": math.inf}, ValueError, "weight_decay must be a finite number, got inf"),
+        (FineTuningRecipe, {"learning_rate": (1e-5, math.inf)}, ValueError, "learning_rate must be a finite number"),
         (FineTuningRecipe, {"warmup_proportion": 1.5}, ValueError, "must be at most 1.0, got 1.5"),
         (FineTuningRecipe, {"encoder": "right_to_left"}, ValueError, "encoder must be one of left_to_right, "),
         (FineTuningRecipe, {"learning_rate": ()}, ValueError, "one or several different numbers"),

@@ -21,6 +21,7 @@ def test_intervals_follow_from_the_length_of_the_run():
         ({"patience": 2}, "patience=2 needs a score"),
         ({"loss_scale": "static"}, "loss_scale must be"),
         ({"mean_loss_weights": {"loss": 0.0}}, "mean_loss_weights must be positive"),
+        ({"mean_loss_weights": {"loss": float("nan")}}, "must be positive and finite"),
     ],
 )
 def test_rejects_values_out_of_range(arguments, message):
