@@ -39,8 +39,10 @@ def run(values):
         command = shlex.join(["python", "-m", "tasks.pretrain", *sys.argv[1:]])
         results = pretrain(data, recipe, values.run_dir, strategy, runtime, command)
         if is_chief(strategy):
-            for name, value in results["metrics"].items():
-                print(f"{name:<32}{value:.4f}")
+            print(f"{'steps':<32}{results['updates']}")
+            scores = {"training loss": results["loss"], **results["metrics"]}
+            for name, value in scores.items():
+                print(f"{name:<32}{'not a number' if value is None else format(value, '.4f')}")
             print(f"{'model':<15}{results['model']}")
         return results
 

@@ -57,8 +57,8 @@ def pretrain(
         command: the command line, for the model card.
 
     Returns:
-        The contents of `results.json`: `metrics`, `updates`, `seconds`, `configuration` and others; and `model`, the
-        folder of the weights.
+        The contents of `results.json`: `metrics`, `updates`, `seconds`, `configuration`, the last `loss` and others;
+        and `model`, the folder of the weights.
 
     Raises:
         FileExistsError: if the folder belongs to another run.
@@ -147,8 +147,10 @@ class _Pretraining:
         metrics = result.best_metrics
         if evaluate is not None and not metrics:  # the run ended before it had text to evaluate on
             metrics = evaluate()
+        records = run.read_log()
         results = {
             "metrics": metrics,
+            "loss": next((record["loss"] for record in reversed(records) if record["event"] == "train"), None),
             "updates": result.step,
             "seconds": result.seconds,
             "examples_per_second": result.examples_per_second,
@@ -161,7 +163,7 @@ class _Pretraining:
                 own_rates = {name: own_arguments[name] for name in _DROPOUT_RATES if name in own_arguments}
                 model.save_checkpoint(folder, self.tokenizer, recipe.checkpoint_dtype, **own_rates)
             (run.path / "model_card.md").write_text(model_card(model, recipe, results, command), encoding="utf-8")
-            draw_training_curve(run.path / "training_curve.png", run.read_log())
+            draw_training_curve(run.path / "training_curve.png", records)
             write_json(run.path / RESULTS_NAME, results, overwrite=True)
         return {**results, "model": str(folder)}
 

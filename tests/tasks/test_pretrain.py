@@ -270,3 +270,5 @@ def test_program_prints_scores_and_rejects_contradicting_flags(tmp_path, corpus,
     printed = capsys.readouterr().out
     assert f"{metrics['eval/masked_lm_loss']:.4f}" in printed
     assert str(tmp_path / "run" / "model") in printed
+    loss = read_records(tmp_path / "run", "train")[-1]["loss"]
+    assert printed.split()[:5] == ["steps", "3", "training", "loss", f"{loss:.4f}"]
