@@ -1,4 +1,4 @@
-"""Tools for handwritten gradients, and the only place that uses private names of TensorFlow.
+"""Tools for handwritten gradients, which use private names of TensorFlow.
 
 - `gradient_registry._registry`: `tf.custom_gradient` registers each gradient for the life of the process, and the
   gradient refers to its graph. No public function removes an entry.
@@ -6,7 +6,14 @@
 - `stop_recording`: suspends all gradient tapes, including those outside the function; `tf.GradientTape.stop_recording`
   suspends only one. `tf.recompute_grad` is built on it.
 
-tests/layers/tensorflow/test_custom_gradients.py fails if TensorFlow changes one of them.
+The library's other private names of TensorFlow have no public equivalent either:
+
+- `context()._initialized`, `configure_coordination_service` and `report_error_to_cluster` of the eager context, and
+  `get_registered_kernels_for_op`: for workers and TPUs, in `keras_bert/training`.
+- `GraphOrParentsInXlaContext`, in `keras_bert/metrics/keras_metrics.py`.
+
+tests/layers/tensorflow/test_custom_gradients.py fails if TensorFlow changes one of them, or if another module imports
+private names.
 """
 
 import functools

@@ -1,11 +1,16 @@
 import gc
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import kernels
 from tensorflow.python.framework.ops import gradient_registry
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
+import keras_bert
 from keras_bert.layers.tensorflow.custom_gradients import (
     custom_gradient,
     first_order_only,
@@ -32,6 +37,23 @@ def test_tensorflow_has_the_private_names():
         x = tf.Variable(1.0)
         y = 2.0 * x
     assert tape.gradient(y, x) is None, "TensorFlow's stop_recording records: see custom_gradients.py"
+
+
+def test_tensorflow_has_the_private_names_that_workers_use():
+    tf.constant(0)
+    changed = "TensorFlow changed its eager context: adapt keras_bert/training/strategy.py and lost_workers.py"
+    started = [getattr(each, "_initialized", None) for each in (context.context(), context.Context())]
+    assert started == [True, False], changed
+    for name in ("configure_coordination_service", "report_error_to_cluster"):
+        assert callable(getattr(context.context(), name, None)), changed
+    assert kernels.get_registered_kernels_for_op("AddV2").kernel
+    assert GraphOrParentsInXlaContext(tf.Graph()) is False
+
+
+def test_no_other_module_uses_private_names_of_tensorflow():
+    library = Path(keras_bert.__file__).parent
+    users = {path.name for path in library.rglob("*.py") if "from tensorflow.python" in path.read_text("utf-8")}
+    assert users == {"custom_gradients.py", "keras_metrics.py", "lost_workers.py", "strategy.py"}
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
