@@ -18,12 +18,9 @@ from keras_bert.training.strategy import get_num_local_replicas, get_num_workers
 class FitStep:
     """The training step of a compiled head, for Keras' train function.
 
-    Forward and backward pass are the same as in `TrainStep`; any Keras optimizer can apply the gradients.
-
-    Args:
-        head: compiled head, whose optimizer is built; made in the scope of its strategy.
-        seed: seed of the dropout, which also depends on the optimizer's iterations.
-        jit_compile: whether XLA compiles the forward and backward pass.
+    Forward and backward pass are the same as in `TrainStep`; any Keras optimizer can apply the gradients. It must be
+    built, and the step be made in the scope of the head's strategy. The dropout depends on the seed and the optimizer's
+    iterations.
     """
 
     def __init__(self, head: keras.Model, seed: int, jit_compile: bool):
@@ -81,8 +78,7 @@ def _track_loss(head: keras.Model, sums: dict[str, tf.Tensor], weights: dict[str
 class EpochCallback(keras.callbacks.Callback):
     """Callback that passes the epoch to the batches, so that their order is a function of seed and epoch.
 
-    Args:
-        first_epoch: number of the data's epoch that corresponds to epoch 0 of this `fit`.
+    `first_epoch` is the data's epoch in epoch 0 of this `fit`.
     """
 
     def __init__(self, first_epoch: int):

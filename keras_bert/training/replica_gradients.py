@@ -16,13 +16,8 @@ class ReplicaGradients:
     """Computes the gradients of one replica's share of a batch.
 
     Each loss term is a sum that is divided by a number known beforehand, so gradients and losses of micro-batches and
-    replicas simply add up. Dropout is a function of (seed, step, micro-batch, replica, layer).
-
-    Args:
-        model: built Keras model with `loss_terms(labels, outputs, sample_weight)`.
-        seed: seed of the dropout.
-        gradient_accumulation_steps: number of micro-batches that the share is split into.
-        jit_compile: whether XLA compiles the forward and backward pass.
+    replicas simply add up. Dropout is a function of (seed, step, micro-batch, replica, layer). The built model has a
+    method `loss_terms(labels, outputs, sample_weight)`.
     """
 
     def __init__(
@@ -44,18 +39,11 @@ class ReplicaGradients:
         replica: tf.Tensor,
         loss_scale: tf.Tensor,
     ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor], Any]:
-        """Computes gradients.
+        """Returns dense gradients, the sums of the loss terms, and the model's outputs.
 
-        Args:
-            batch: `(inputs, labels)` or `(inputs, labels, sample_weight)` of this replica.
-            divisors: by loss term, what its sum is divided by.
-            step: integer scalar, number of the training step.
-            replica: integer scalar, number of the replica.
-            loss_scale: scalar that the loss is multiplied by before differentiation.
-
-        Returns:
-            Dense gradients (None for a variable that the loss does not depend on), the sums of the loss terms, and the
-            model's outputs (None with more than one micro-batch).
+        The batch is this replica's; `divisors` are what the sums of the loss terms are divided by, and `step` and
+        `replica` are integer scalars. A variable that the loss does not depend on has the gradient None. With several
+        micro-batches, the outputs are None.
         """
         key = self._dropout_seeds.key(step, replica)
         if self._accumulation_steps == 1:
