@@ -506,6 +506,12 @@ class BertHead(TextModel):
             sample_weight = np.asarray(to_mapping(sample_weight), "float32")
             if sample_weight.ndim != 1:
                 raise ValueError(f"sample_weight must have the shape [examples], got {sample_weight.shape}")
+            if len(wrong := np.flatnonzero(~(np.isfinite(sample_weight) & (sample_weight >= 0)))):
+                number = wrong[0]
+                raise ValueError(
+                    f"sample_weight must be finite and at least 0, got {sample_weight[number]} for example {number}; "
+                    "give examples to ignore the weight 0"
+                )
             sample_weight = self.example_weights(examples, sample_weight)
         if class_weights is not None:
             weights = class_weights[np.maximum(examples.labels, 0)]

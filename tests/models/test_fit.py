@@ -171,6 +171,8 @@ def test_predicts_nothing_for_no_texts(kind):
         ("span_labeler", {"question": ["a"], "context": ["b"]}, None, {}, "there are no labels"),
         ("pretrainer", ["a film"], None, {}, "pass pairs of texts, and labels"),
         ("single_label", ["a"], ["positive"], {"sample_weight": [[1.0]]}, r"shape \[examples\]"),
+        ("single_label", ["a", "b"], [0, 1], {"sample_weight": [1.0, np.nan]}, "finite .* got nan for example 1"),
+        ("single_label", ["a"], [0], {"sample_weight": [-1.0]}, "at least 0, got -1.0 for example 0"),
         ("single_label", ["a"], ["positive"], {"validation_split": 0.5}, "leaves one of the two parts empty"),
     ],
 )
