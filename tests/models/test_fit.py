@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.models.head import BertHead
 from keras_bert.training.step import TrainStep
 from tests.models.small_heads import HEADS, make_data, make_head, train_by_trainer, trained_weights
 
@@ -181,5 +182,18 @@ def test_rejects_invalid_data(kind, x, y, arguments, message):
         compiled(kind).fit(x, y, verbose=0, **arguments)
 
 
-def test_keras_has_the_overridden_private_method():
-    assert callable(keras.Model._maybe_symbolic_build), "Keras changed: see BertHead._maybe_symbolic_build"
+def test_keras_passes_an_iterator_to_the_overridden_private_method(monkeypatch):
+    overridden, calls = BertHead._maybe_symbolic_build, []
+
+    def build(head, **arguments):
+        calls.append(arguments)
+        overridden(head, **arguments)
+
+    monkeypatch.setattr(BertHead, "_maybe_symbolic_build", build)
+    head, data = compiled("single_label"), make_data("single_label", 4)
+    head.fit(*data, verbose=0)
+    head.evaluate(*data, verbose=0)
+    assert [list(arguments) for arguments in calls] == [["iterator"]] * 2, (
+        "Keras' `fit` and `evaluate` changed: adapt BertHead._maybe_symbolic_build"
+    )
+    assert callable(keras.Model._maybe_symbolic_build)  # which the method calls
