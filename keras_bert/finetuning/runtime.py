@@ -17,7 +17,8 @@ _training = functools.partial(setting, modes=("train",))
 class RuntimeSettings(Settings):
     """Settings of speed, memory and output. They may differ when a run is resumed.
 
-    The weights do not depend on them, except that `gradient_accumulation_steps` changes dropout's random numbers.
+    The weights do not depend on them, except that `gradient_accumulation_steps`, and on several replicas `jit_compile`,
+    change the random numbers of dropout.
 
     Example:
 

@@ -1,5 +1,6 @@
 """Learning rate schedule: linear warmup, then linear decay."""
 
+import math
 import operator
 from typing import Any, SupportsIndex
 
@@ -59,8 +60,8 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         end_learning_rate: float = 0.0,
     ) -> None:
         for name, rate in (("peak_learning_rate", peak_learning_rate), ("end_learning_rate", end_learning_rate)):
-            if not rate >= 0:
-                raise ValueError(f"{name} must be a number of at least 0, got {rate!r}")
+            if not 0 <= rate < math.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0, got {rate!r}")
         if decay not in DECAYS:
             raise ValueError(f"decay must be one of {list(DECAYS)}, got {decay!r}")
         if not 0 <= warmup_proportion <= 1:
