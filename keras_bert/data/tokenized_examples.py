@@ -228,7 +228,7 @@ class TokenizedExamples:
         if self._label_tensor is None:
             return (inputs,)
         if self._has_token_labels:
-            result: list[Any] = [tf.where(is_token, tf.gather(self._label_tensor, token_indices), NO_LABEL)]
+            result = [tf.where(is_token, tf.gather(self._label_tensor, token_indices), NO_LABEL)]
             if self._weight_tensor is not None:
                 result.append(tf.where(is_token, tf.gather(self._weight_tensor, token_indices), 0.0))
         else:

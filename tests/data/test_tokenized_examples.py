@@ -32,6 +32,10 @@ def test_batches_equal_those_of_the_preprocessor(arguments, is_pair):
     assert len(examples) == 50
 
 
+def test_autograph_converts_batches():
+    tf.autograph.to_graph(TokenizedExamples._gather)
+
+
 def test_concatenates_chunks_of_texts_and_labels():
     texts = [TEXTS[i % 50] for i in range(5000)]
     stream = ({"text": text, "label": i} for i, text in enumerate(texts))
