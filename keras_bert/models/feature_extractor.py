@@ -347,7 +347,7 @@ def _check_layers(layers: Sequence[int], num_blocks: int) -> tuple[int, ...]:
 
 
 def _scale_to_unit_length(vectors: np.ndarray) -> np.ndarray:
-    flat = vectors.reshape([len(vectors), -1])
+    flat = vectors.reshape([len(vectors), int(np.prod(vectors.shape[1:]))])  # -1 is undefined for no texts
     return flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _MIN_NORM)
 
 

@@ -123,6 +123,7 @@ def test_similarity_is_the_cosine_of_embeddings():
     expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in right] for x in left]
     np.testing.assert_allclose(extractor.similarity(pairs, texts), expected, atol=1e-5)
     np.testing.assert_allclose(np.diag(extractor.similarity(texts, texts)), 1, atol=1e-5)
+    assert extractor.similarity([], texts).shape == (0, len(texts))
 
 
 @pytest.mark.parametrize("combine", COMBINATIONS)
