@@ -24,12 +24,16 @@ def to_mapping(x: Any) -> Any:
 def text_columns(x: Any) -> dict[str, np.ndarray] | None:
     """Returns the texts in `x` as object arrays by column name, or None if `x` holds no texts.
 
-    Texts are a list, array or Series of strings (single texts); a tuple of two of them, or a list of pairs of strings
-    (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. Raises ValueError if the two columns of
-    pairs differ in length, or a single text is given instead of a list, and TypeError if some items are not
-    strings.
+    Texts are a list, array or Series of strings (single texts); a tuple of two of them, a list of pairs of strings, or
+    an array [pairs, 2] (pairs); or a dict or DataFrame with `text`, or with `text_a` and `text_b`. A tuple of any other
+    length than two is read as a list. Raises ValueError if the two columns of pairs differ in length, or a single text
+    is given instead of a list, and TypeError if some items are not strings.
     """
     x = to_mapping(x)
+    if isinstance(x, tuple) and len(x) != 2:  # two texts could be meant as a pair
+        x = list(x)
+    elif getattr(x, "ndim", None) == 2 and x.shape[1] == 2:
+        x = tuple(np.asarray(x).T)
     if isinstance(x, Mapping):
         names = next((names for names in (TEXT_COLUMNS, PAIR_COLUMNS) if set(x) == set(names)), None)
         if names is None:

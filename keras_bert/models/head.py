@@ -179,7 +179,7 @@ class BertHead(TextModel):
 
         Raises:
             ValueError: if the loss is a name: Keras would compute it from probabilities, and outputs are logits; if
-                the model has no such metrics.
+                the model has no such metrics; for BertAdamW on another Keras backend than TensorFlow.
         """
         if any(isinstance(part, str) for part in keras.tree.flatten(loss)):
             raise ValueError(
@@ -189,9 +189,13 @@ class BertHead(TextModel):
         if loss is not None and getattr(self, "class_weights", None) is not None:
             raise ValueError("class_weights are part of the model's own loss; leave out either them or loss=")
         is_tensorflow = keras.backend.backend() == "tensorflow"
-        if isinstance(optimizer, str) and optimizer == "auto":
-            if not is_tensorflow:
-                raise ValueError('optimizer="auto" is BertAdamW, which needs TensorFlow; pass a Keras optimizer')
+        is_auto = isinstance(optimizer, str) and optimizer == "auto"
+        if not is_tensorflow and (is_auto or type(optimizer).__name__ == "BertAdamW"):
+            raise ValueError(
+                "BertAdamW, the default optimizer, needs TensorFlow, and the Keras backend is "
+                f"{keras.backend.backend()}; pass a Keras optimizer, for example keras.optimizers.AdamW(5e-5)"
+            )
+        if is_auto:
             from keras_bert.training.optimizer import BertAdamW
 
             optimizer = BertAdamW(learning_rate=5e-5)

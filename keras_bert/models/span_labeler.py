@@ -210,11 +210,11 @@ class BertSpanLabeler(BertHead):
         >>> [len(answers) for answers in labeler.answer(["Where?", "In?"], ["In Paris", ""], n_best=2)]
         [2, 0]
         """
+        self.require_preprocessor()
         import tensorflow as tf
 
         from keras_bert.text.answer_spans import N_BEST
 
-        self.require_preprocessor()
         _check_numbers(n_best, max_answer_length, null_threshold)
         questions, contexts = text_column(questions, "questions"), text_column(contexts, "contexts")
         if len(questions) != len(contexts):

@@ -140,19 +140,19 @@ class TextModel(FromPreset, keras.Model):
         if columns is None and isinstance(x, Mapping):
             columns = {name: x[name] for names in self.column_names if set(names) == set(x) for name in names} or None
         if columns is None:
-            forms = " or ".join(" and ".join(names) for names in self.column_names)
             what = f"a dict with {sorted(map(str, x))}" if isinstance(x, Mapping) else quotation(x)
             raise ValueError(
-                f"{type(self).__name__} takes texts (a dict or DataFrame with {forms}), or ids (a dict with token_ids, "
-                f"segment_ids and padding_mask); got {what}"
-            )
-        if keras.backend.backend() != "tensorflow":
-            raise ValueError(
-                f"texts are tokenized by TensorFlow, and the Keras backend is {keras.backend.backend()}: set "
-                "KERAS_BACKEND=tensorflow, or pass ids, a dict with token_ids, segment_ids and padding_mask"
+                f"{type(self).__name__} takes texts ({self._text_forms()}), or ids (a dict with token_ids, segment_ids "
+                f"and padding_mask); got {what}"
             )
         self.require_preprocessor()
         return columns
+
+    def _text_forms(self) -> str:
+        """Describes the forms of texts in memory that the model takes, for messages."""
+        names = " or ".join(" and ".join(names) for names in self.column_names)
+        lists = "a list of texts or of pairs, a tuple of two lists, " if ("text",) in self.column_names else ""
+        return f"{lists}a dict or DataFrame with {names}"
 
     def _checked_ids(self, x: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Converts ids in memory to arrays, after checking that the encoder can take them."""
@@ -250,7 +250,12 @@ class TextModel(FromPreset, keras.Model):
         return BertPreprocessor
 
     def require_preprocessor(self) -> None:
-        """Raises ValueError unless the model has a preprocessor."""
+        """Raises ValueError unless the model has a preprocessor, and Keras runs on TensorFlow, which tokenizes."""
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"texts are tokenized by TensorFlow, and the Keras backend is {keras.backend.backend()}: set "
+                "KERAS_BACKEND=tensorflow, or pass ids, a dict with token_ids, segment_ids and padding_mask"
+            )
         if self.preprocessor is None:
             raise ValueError(
                 f"this {type(self).__name__} has no preprocessor and takes ids only, but got texts; make it with "

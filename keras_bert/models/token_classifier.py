@@ -165,9 +165,9 @@ class BertTokenClassifier(BertHead):
                 is given instead of a list of words or tags.
             TypeError: if a word is not a string.
         """
+        self.require_preprocessor()
         from keras_bert.data.tokenized_sentences import tokenize_sentences
 
-        self.require_preprocessor()
         lists = _checked_lists(sentences, "sentences must be lists of words; `tag` takes raw texts")
         words = [text_column(sentence, f"sentences[{number}]").tolist() for number, sentence in enumerate(lists)]
         labels: Any = None
@@ -225,9 +225,9 @@ class BertTokenClassifier(BertHead):
             ValueError: if there is no preprocessor, or `texts` is a single text.
             TypeError: if one is not a string.
         """
+        self.require_preprocessor()
         import tensorflow as tf
 
-        self.require_preprocessor()
         return described_texts(tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string)))
 
     def export(self, path: PathLike, dtype: str | None = None) -> Path:

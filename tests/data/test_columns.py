@@ -18,6 +18,7 @@ from keras_bert.data.columns import text_column, text_columns
         ({"text": ["a", "b"]}, ["text"]),
         ({"text_a": ["a", "b"], "text_b": ["c", "d"]}, ["text_a", "text_b"]),
         ([("a", "c"), ["b", "d"]], ["text_a", "text_b"]),
+        (np.array([["a", "c"], ["b", "d"]]), ["text_a", "text_b"]),
         (pandas.Series(["a", "b"]), ["text"]),
         (pandas.DataFrame({"text_b": ["c", "d"], "text_a": ["a", "b"]}), ["text_a", "text_b"]),
     ],
@@ -26,6 +27,12 @@ def test_reads_the_columns_of_texts(x, names):
     columns = text_columns(x)
     assert list(columns) == names
     assert all(values.dtype == object and len(values) == 2 for values in columns.values())
+    assert columns[names[-1]].tolist() in (["a", "b"], [b"a", "b"], [b"a", b"b"], ["c", "d"])
+
+
+def test_a_tuple_of_texts_is_a_list_unless_it_could_be_a_pair():
+    assert text_columns(("a", "b", "c"))["text"].tolist() == ["a", "b", "c"]
+    assert text_columns(("a", "b")) is None
 
 
 @pytest.mark.parametrize("x", [np.zeros([2, 3]), {"token_ids": [[1]]}, [[1, 2]], None, {"text_a": ["a"]}, 3])

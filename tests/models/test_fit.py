@@ -153,6 +153,25 @@ def test_takes_lists_and_generators_of_pairs():
     head.fit((pair for pair in pairs), y, verbose=0)
 
 
+def test_other_backends_are_told_to_use_tensorflow(monkeypatch):
+    kinds = ("single_label", "token_classifier", "span_labeler", "pretrainer")
+    classifier, tagger, labeler, pretrainer = map(make_head, kinds)
+    optimizers = ("auto", keras_bert.BertAdamW(RATE))
+    pretrainer.preprocessor = None  # `from_checkpoint` makes none on JAX
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    for call in (
+        lambda: tagger.predict_tags([["good"]]),
+        lambda: tagger.tag(["good"]),
+        lambda: labeler.answer(["good"], ["good"]),
+        lambda: pretrainer.fill_masks(["good"]),
+    ):
+        with pytest.raises(ValueError, match="texts are tokenized by TensorFlow, and the Keras backend is jax"):
+            call()
+    for optimizer in optimizers:
+        with pytest.raises(ValueError, match="BertAdamW, the default optimizer, needs TensorFlow"):
+            classifier.compile(optimizer)
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_predicts_nothing_for_no_texts(kind):
     x, _ = make_data(kind, 2)
@@ -165,7 +184,7 @@ def test_predicts_nothing_for_no_texts(kind):
     ("kind", "x", "y", "arguments", "message"),
     [
         ("single_label", "a text", ["positive"], {}, r"got a single one; pass \['a text'\]"),
-        ("single_label", [3, 4], [0, 1], {}, "BertClassifier takes texts .* got"),
+        ("single_label", [3, 4], [0, 1], {}, "BertClassifier takes texts .a list of texts .* got"),
         ("regression", ["a"], [0.0], {"class_weight": {0: 1.0}}, "class_weight needs labels that are classes"),
         ("multiple_choice", ["a film"], [0], {}, "takes texts .*with prompt and choices"),
         ("span_labeler", {"question": ["a"]}, None, {}, "with question and context"),
