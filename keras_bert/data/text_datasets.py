@@ -9,6 +9,11 @@ import tensorflow as tf
 from absl import logging
 
 
+def holds_texts(dataset: tf.data.Dataset) -> bool:
+    """Returns whether the inputs of a dataset, `x`, `(x, y)` or `(x, y, sample_weight)`, are texts."""
+    return any(leaf.dtype == tf.string for leaf in _input_specs(dataset))
+
+
 def prepare_dataset(
     dataset: tf.data.Dataset,
     preprocessor: Callable[[Any], dict[str, tf.Tensor]] | None,
@@ -21,12 +26,11 @@ def prepare_dataset(
     is no preprocessor.
     """
     spec = dataset.element_spec
-    leaves = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
-    if any(leaf.shape.rank == 0 for leaf in leaves):
+    if any(leaf.shape.rank == 0 for leaf in _input_specs(dataset)):
         raise ValueError("the dataset is not batched; call dataset.batch(batch_size) first")
     if isinstance(spec, tuple) and len(spec) > 1:
         dataset = dataset.map(lambda x, y, *rest: (x, encode_labels(y), *rest), num_parallel_calls=tf.data.AUTOTUNE)
-    if all(leaf.dtype != tf.string for leaf in leaves):
+    if not holds_texts(dataset):
         return dataset
     if preprocessor is None:
         raise ValueError("the dataset holds texts, but this model has no preprocessor and takes ids only")
@@ -41,6 +45,11 @@ def prepare_dataset(
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     dataset = dataset.map(to_ids, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def _input_specs(dataset: tf.data.Dataset) -> list[Any]:
+    spec = dataset.element_spec
+    return tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
 
 
 def _counting_long_texts(preprocessor: Any) -> Callable[[Any], dict[str, tf.Tensor]]:

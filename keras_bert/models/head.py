@@ -309,8 +309,9 @@ class BertHead(TextModel):
             x: texts or ids, in one of these forms:
                 texts: a list, array or pandas Series; a dict or DataFrame with the columns that the class names.
                 ids: a dict of int arrays [examples, length], or `TokenizedExamples`.
-                A batched tf.data.Dataset of `(x, y)` or `(x, y, sample_weight)`, a generator of batches of ids, or a
-                `keras.utils.PyDataset`: Keras takes their batches as they come.
+                A batched tf.data.Dataset of `(x, y)` or `(x, y, sample_weight)`, of ids (for `BertClassifier` also of
+                texts), a generator of batches of ids, or a `keras.utils.PyDataset`: Keras takes their batches as they
+                come.
             y: labels, as `encode_labels` takes them; None if `x` contains them: a dataset, or a dict or DataFrame with
                 the column of labels.
             batch_size: examples per batch; 32 if None.

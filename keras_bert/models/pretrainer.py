@@ -79,6 +79,7 @@ class BertPretrainer(BertHead):
     """
 
     batches_by_length = False  # instances have a length; batches come as in pre-training
+    trains_on_text_datasets = False  # masks depend on the index of an example, which a dataset lacks
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class TextModel(FromPreset, keras.Model):
     # Padding of outputs with a value per token.
     output_padding = 0.0
     has_token_labels = False
+    trains_on_text_datasets = True  # if it takes a column `text` at all
 
     def __init__(self, encoder: keras.Model, preprocessor: Any = None, name: str | None = None, dtype: Any = None):
         super().__init__(name=name, dtype=dtype or encoder.dtype_policy)
@@ -89,7 +90,7 @@ class TextModel(FromPreset, keras.Model):
         self.check_distribution()
         x, _ = separate_labels(as_list(x), None, self.label_column)
         if is_stream(x):
-            return super().predict(self._prepare_stream(x), batch_size, verbose, steps, callbacks)
+            return super().predict(self._prepare_stream(x, to_predict=True), batch_size, verbose, steps, callbacks)
         batch_size = None if batch_size is None else checked_batch_size(batch_size)
         columns = None if is_ids(x) or is_examples(x) else self._columns(x)
         if columns is not None and not any(map(len, columns.values())):
@@ -195,14 +196,19 @@ class TextModel(FromPreset, keras.Model):
 
         return examples.batch(tf.range(len(examples)))
 
-    def _prepare_stream(self, x: Any) -> Any:
+    def _prepare_stream(self, x: Any, to_predict: bool = False) -> Any:
         """Converts a dataset or generator to batches of ids and numbers."""
         if not hasattr(x, "element_spec"):
             return x
-        from keras_bert.data.text_datasets import prepare_dataset
+        from keras_bert.data.text_datasets import holds_texts, prepare_dataset
 
-        preprocessor = self.preprocessor if ("text",) in self.column_names else None
-        return prepare_dataset(x, preprocessor, self.encode_labels_in_graph)
+        takes_texts = ("text",) in self.column_names and (to_predict or self.trains_on_text_datasets)
+        if not takes_texts and holds_texts(x):
+            raise ValueError(
+                f"{type(self).__name__} cannot {'predict' if to_predict else 'be trained or evaluated'} from a "
+                f"tf.data.Dataset of texts, only of ids; pass the texts in memory ({self._text_forms()})"
+            )
+        return prepare_dataset(x, self.preprocessor, self.encode_labels_in_graph)
 
     def encode_labels_in_graph(self, labels: Any) -> Any:
         """Encodes the labels of a batch of a dataset."""

@@ -153,6 +153,17 @@ def test_takes_lists_and_generators_of_pairs():
     head.fit((pair for pair in pairs), y, verbose=0)
 
 
+@pytest.mark.parametrize("kind", ["multiple_choice", "span_labeler", "token_classifier", "pretrainer"])
+def test_rejects_datasets_of_texts(kind):
+    head, texts = compiled(kind), tf.data.Dataset.from_tensors((tf.constant(["a film"]), tf.constant([0])))
+    for method in (head.fit, head.evaluate):
+        with pytest.raises(ValueError, match=r"cannot be trained .* from a tf.data.Dataset of texts, only of ids"):
+            method(texts)
+    if kind != "pretrainer":
+        with pytest.raises(ValueError, match=r"cannot predict from a tf.data.Dataset of texts"):
+            head.predict(texts)
+
+
 def test_other_backends_are_told_to_use_tensorflow(monkeypatch):
     kinds = ("single_label", "token_classifier", "span_labeler", "pretrainer")
     classifier, tagger, labeler, pretrainer = map(make_head, kinds)
