@@ -475,8 +475,7 @@ class BertHead(TextModel):
         Raises:
             ValueError, TypeError: on texts or labels that do not fit the model, or without a preprocessor.
         """
-        x, y = separate_labels(as_list(x), y, self.label_column)
-        return self._labelled_examples(x, y, sample_weight)
+        return self._labelled_examples(*self._in_memory(x, y), sample_weight)
 
     def _examples(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
         """Converts texts or ids in memory to training examples with labels."""
@@ -578,7 +577,7 @@ class BertHead(TextModel):
         return training_dataset(examples, plan, 0, self.distribute_strategy)
 
     def _single_batch(self, x: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Any, Any]:
-        batch = self._whole(self._examples(x, y, sample_weight, class_weight))
+        batch = self._whole(self._examples(*self._in_memory(x, y), sample_weight, class_weight))
         return (*batch, None)[:3]
 
     def _split(self, x: Any, y: Any, sample_weight: Any, fraction: float) -> tuple[tuple[Any, Any, Any], Any]:

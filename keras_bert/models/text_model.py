@@ -111,7 +111,21 @@ class TextModel(FromPreset, keras.Model):
 
     def predict_on_batch(self, x: Any) -> Any:
         """Predicts outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
+        x, _ = self._in_memory(x)
+        if self._num_replicas() > 1:  # each of which would predict the whole batch
+            examples = self._unlabelled_examples(x)
+            return self.predict(examples, len(examples), verbose=0)
         return super().predict_on_batch(x if is_ids(x) else _inputs(self._whole(self._unlabelled_examples(x))))
+
+    def _in_memory(self, x: Any, y: Any = None) -> tuple[Any, Any]:
+        """Separates texts or ids in memory from their labels; ValueError for batches of them."""
+        x, y = separate_labels(as_list(x), y, self.label_column)
+        if is_stream(x):
+            raise ValueError(
+                f"texts or ids in memory are needed, but got a {type(x).__name__}, which gives batches; pass one of "
+                "them, or use `fit`, `evaluate` or `predict`"
+            )
+        return x, y
 
     def _unlabelled_examples(self, x: Any) -> Any:
         """Converts texts or ids in memory to examples."""
@@ -216,13 +230,16 @@ class TextModel(FromPreset, keras.Model):
 
     def check_distribution(self) -> None:
         """Raises ValueError if the texts cannot be split across the replicas of the model's strategy."""
-        strategy = getattr(self, "distribute_strategy", None)
-        num_replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+        num_replicas = self._num_replicas()
         if num_replicas > 1 and getattr(self.preprocessor, "long_texts", None) == "windows":
             raise ValueError(
                 f'long_texts="windows" cannot be split across {num_replicas} replicas, which would separate the '
                 'windows of a text; use long_texts="truncate", or a single device'
             )
+
+    def _num_replicas(self) -> int:
+        strategy = getattr(self, "distribute_strategy", None)
+        return 1 if strategy is None else strategy.num_replicas_in_sync
 
     def variables_by_path(self) -> dict[str, keras.Variable]:
         """Returns the weights by path: the encoder's under `encoder/`, those of other layers under their names."""

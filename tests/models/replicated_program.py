@@ -100,6 +100,10 @@ def compare_devices(mirrored):
         windowed.predict(["a text"], verbose=0)
     except ValueError as error:
         found["windows"] = str(error)
+    with mirrored.scope():
+        replicated = toy_classifier()
+    texts, _ = toy_reviews(7)
+    found["single batch"] = difference(replicated.predict_on_batch(texts), toy_classifier().predict_on_batch(texts))
     found["prediction devices"] = prediction_devices()
     masks = dropout_masks(mirrored)
     found["equal draws"] = [float((one == two).mean()) for one, two in (masks[0], masks[1], (masks[0][0], masks[1][0]))]

@@ -153,6 +153,19 @@ def test_takes_lists_and_generators_of_pairs():
     head.fit((pair for pair in pairs), y, verbose=0)
 
 
+def test_methods_of_a_batch_take_what_fit_takes():
+    x, y = make_data("single_label", 4)
+    frame, head = pandas.DataFrame({"text": x, "label": y}), compiled("single_label")
+    expected = head.test_on_batch(x, y)
+    for arguments in ((frame,), (iter(x), y)):
+        np.testing.assert_allclose(head.test_on_batch(*arguments), expected, rtol=1e-6)
+    assert np.isfinite(head.train_on_batch(frame)).all()
+    np.testing.assert_array_equal(head.predict_on_batch(frame), head.predict_on_batch(x))
+    assert len(make_head("token_classifier").predict_on_batch(iter([["good"]] * 4))) == 4
+    with pytest.raises(ValueError, match="in memory are needed, but got a _TensorSliceDataset"):
+        head.test_on_batch(tf.data.Dataset.from_tensor_slices((x, y)))
+
+
 @pytest.mark.parametrize("kind", ["multiple_choice", "span_labeler", "token_classifier", "pretrainer"])
 def test_rejects_datasets_of_texts(kind):
     head, texts = compiled(kind), tf.data.Dataset.from_tensors((tf.constant(["a film"]), tf.constant([0])))

@@ -34,6 +34,10 @@ def test_two_replicas_train_and_evaluate_as_one_device(found, name):
     assert prediction < 1e-5
 
 
+def test_two_replicas_predict_each_row_of_a_batch_once(found):
+    assert found["single batch"] < 1e-5
+
+
 def test_rejects_windows(found):
     assert "cannot be split across 2 replicas" in found["windows"]
 
