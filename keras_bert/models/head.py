@@ -316,7 +316,7 @@ class BertHead(TextModel):
                 the column of labels.
             batch_size: examples per batch; 32 if None.
             validation_split: fraction of the examples, the last ones, to evaluate on.
-            validation_data: `(x, y)`, `(x, y, sample_weight)` or a dataset, texts or ids.
+            validation_data: `(x, y)`, `(x, y, sample_weight)`, or data with its own labels, texts or ids.
             shuffle: whether the order changes with every epoch; False keeps the given order, without length buckets.
             class_weight: weight by label name or number.
             sample_weight: float array [examples]. The loss is the weighted mean: divided by the sum of the weights
@@ -552,10 +552,11 @@ class BertHead(TextModel):
         if is_stream(data):
             self._fit.validation_batches = self._prepare_stream(data)
             return self._fit.validation_batches
-        data = (data,) if isinstance(data, Mapping) or hasattr(data, "columns") else data
+        data = (data,) if isinstance(data, Mapping) or hasattr(data, "columns") or is_examples(data) else data
         if not isinstance(data, (tuple, list)) or len(data) not in (1, 2, 3):
             raise ValueError(
-                f"validation_data must be (x, y), (x, y, sample_weight) or a dataset, got {type(data).__name__}"
+                "validation_data must be (x, y), (x, y, sample_weight), TokenizedExamples, a dict or DataFrame with "
+                f"labels, or a dataset; got {type(data).__name__}"
             )
         x, y, sample_weight = (*data, None, None)[:3]
         x, y = separate_labels(as_list(x), y, self.label_column)

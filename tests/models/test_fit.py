@@ -137,6 +137,7 @@ def test_pandas_columns_are_read_like_dicts():
         np.testing.assert_allclose(head.evaluate(*arguments, verbose=0), expected, rtol=1e-6)
     np.testing.assert_allclose(head.predict(frame["text"], verbose=0), head.predict(x, verbose=0))
     head.fit(frame, validation_data=frame, verbose=0)
+    assert "val_loss" in head.fit(frame, validation_data=head.tokenize(frame), verbose=0).history
     questions, answers = make_data("span_labeler", 6)
     labeler = make_head("span_labeler")
     frame = pandas.DataFrame(questions)
