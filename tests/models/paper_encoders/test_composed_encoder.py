@@ -117,7 +117,7 @@ def test_hidden_states_end_with_the_sequence_output(kind):
 
 @pytest.mark.parametrize("kind", ENCODERS)
 @pytest.mark.parametrize("with_pooler", [True, False])
-def test_saves_and_loads_as_keras_file(tmp_path, kind, with_pooler):
+def test_saves_and_loads_as_mixed_bfloat16_keras_file(tmp_path, kind, with_pooler):
     encoder, inputs = make_encoder(kind, with_pooler, dtype="mixed_bfloat16"), random_inputs()
     freeze_layers(encoder, "encoder")
     encoder(inputs, training=True)  # advances the states of the random numbers
