@@ -22,7 +22,13 @@ def test_lines_end_at_the_line_feed_only(tmp_path):
     assert decoded(tmp_path / "lines.txt") == ["\ufeffa", "\ufeffb"]
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"a\nb\n" * 1000)[:3], gzip.compress(b"a\nb\n" * 1000)[:-4], b"a\n"])
+# The time in a gzip header would give each process other test IDs, with which pytest-xdist does not start.
+COMPRESSED = gzip.compress(b"a\nb\n" * 1000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    "content", [COMPRESSED[:3], COMPRESSED[:-4], b"a\n"], ids=["header cut", "end cut", "plain text"]
+)
 def test_refuses_a_damaged_gzip_file(tmp_path, content):
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(content)
