@@ -15,6 +15,10 @@ from keras_bert.typing import Tensor
 
 BUCKET_STEP = 4  # tokens
 _ORDER_OF_EXAMPLES, _ORDER_OF_BATCHES = 0, 1
+# The pipelines below have nothing to tune, and the thread that tunes them can hold up the end of an iterator for
+# seconds.
+_OPTIONS = tf.data.Options()
+_OPTIONS.autotune.enabled = False
 
 
 class Examples(Protocol):
@@ -172,7 +176,7 @@ def training_batches(
         share = indices[rows * worker_index // num_workers : rows * (worker_index + 1) // num_workers]
         return batch(_at_epoch(examples, number // batches_per_epoch), share)
 
-    return plan.dataset().enumerate().map(worker_share, num_parallel_calls=1).prefetch(2)
+    return plan.dataset().enumerate().map(worker_share, num_parallel_calls=1).prefetch(2).with_options(_OPTIONS)
 
 
 def _at_epoch(examples: Examples, epoch: int | tf.Tensor | tf.Variable) -> Examples:
@@ -196,7 +200,8 @@ def epoch_batches(
 ) -> tf.data.Dataset:
     """Returns the training batches of one epoch, as in `training_batches`; see `BatchPlan.epoch`."""
     batch, examples = _batch_function(plan, 1, static_rows_multiple), _at_epoch(examples, epoch)
-    return plan.epoch(epoch).map(lambda indices: batch(examples, indices), num_parallel_calls=1).prefetch(2)
+    batches = plan.epoch(epoch).map(lambda indices: batch(examples, indices), num_parallel_calls=1)
+    return batches.prefetch(2).with_options(_OPTIONS)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -215,4 +220,4 @@ def sorted_batches(
         return batch[0] if isinstance(batch, tuple) else batch
 
     batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
-    return batches.map(inputs_only, num_parallel_calls=1).prefetch(2), order
+    return batches.map(inputs_only, num_parallel_calls=1).prefetch(2).with_options(_OPTIONS), order
