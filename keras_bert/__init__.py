@@ -3,6 +3,9 @@
 Models and metrics are imported eagerly, so that Keras finds their classes when it loads a saved model. Names that need
 TensorFlow are loaded on first use, or when Keras runs on TensorFlow: `keras_bert.BertEncoder` works without TensorFlow.
 
+Modules of this package are imported at module level. A function-local import of one is allowed only to keep TensorFlow
+out of `import keras_bert` on other backends, and needs no comment.
+
 Example:
 
 >>> import keras_bert

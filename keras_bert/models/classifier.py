@@ -164,7 +164,7 @@ class BertClassifier(BertHead):
 
     def encode_labels_in_graph(self, labels: Any) -> Any:
         """Encodes the labels of a batch of a dataset: names or numbers of single labels, otherwise rows of numbers."""
-        from keras_bert.data.text_datasets import encode_label_rows, encode_single_labels  # they need TensorFlow
+        from keras_bert.data.text_datasets import encode_label_rows, encode_single_labels
 
         if self.problem_type == SINGLE_LABEL:
             return encode_single_labels(labels, self.labels)
@@ -232,7 +232,7 @@ class BertClassifier(BertHead):
             FileExistsError: if `path` exists; a version is never overwritten.
             ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
         """
-        from keras_bert.models.serving import TextInputs, export_head, text_signatures  # they need TensorFlow
+        from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
 

@@ -17,6 +17,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.labels import class_weight_list
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.text_model import (
@@ -30,6 +31,7 @@ from keras_bert.models.text_model import (
     padded_examples,
     separate_labels,
 )
+from keras_bert.training.loss import mean_loss_weights, total_loss
 from keras_bert.typing import PathLike, Tensor
 
 if TYPE_CHECKING:
@@ -150,8 +152,6 @@ class BertHead(TextModel):
         """Computes the loss: the sum of `loss_terms`, each divided by its weight, or the loss given to `compile`."""
         if not self._has_own_loss:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
-        from keras_bert.training.loss import total_loss
-
         return total_loss(self.loss_terms(y, y_pred, sample_weight))
 
     def compile(
@@ -260,7 +260,7 @@ class BertHead(TextModel):
         if not self._has_own_loss:
             self._fit.step = None
         elif force or self._fit.step is None:
-            from keras_bert.models.fit import FitStep  # here, as it needs TensorFlow
+            from keras_bert.models.fit import FitStep
 
             self._fit.step = FitStep(self, self._fit.seed, self._jit_compiles_step)
 
@@ -358,9 +358,8 @@ class BertHead(TextModel):
         examples = self._examples(x, y, sample_weight, class_weight)
         if keras.backend.backend() != "tensorflow":
             return super().fit(**arrays_of(examples), batch_size=batch_size, shuffle=shuffle, **arguments)
-        from keras_bert.data.batching import BUCKET_STEP, BatchPlan  # here, as they need TensorFlow
+        from keras_bert.data.batching import BUCKET_STEP, BatchPlan
         from keras_bert.models.fit import EpochCallback, training_dataset
-        from keras_bert.training.loss import mean_loss_weights
 
         bucket_step = BUCKET_STEP if self.batches_by_length and shuffle else None
         batch_size = checked_batch_size(DEFAULT_BATCH_SIZE if batch_size is None else batch_size)
@@ -541,8 +540,6 @@ class BertHead(TextModel):
                 f"class_weight needs labels that are classes, which those of this {type(self).__name__} are not; use "
                 "sample_weight"
             )
-        from keras_bert.models.labels import class_weight_list
-
         return np.asarray(class_weight_list(class_weight, classes), "float32")
 
     def _prepare_validation(self, data: Any, batch_size: int | None) -> Any:
@@ -570,7 +567,7 @@ class BertHead(TextModel):
         return self._fit.validation_batches
 
     def _evaluation_batches(self, x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> Any:
-        from keras_bert.data.batching import BatchPlan  # here, as they need TensorFlow
+        from keras_bert.data.batching import BatchPlan
         from keras_bert.models.fit import training_dataset
 
         examples = self._examples(x, y, sample_weight)

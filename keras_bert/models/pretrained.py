@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from absl import logging
 
+from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
 from keras_bert.typing import PathLike
 from keras_bert.weights.assignment_report import AssignmentReport, report_assignment
 from keras_bert.weights.checkpoint import Checkpoint
@@ -67,7 +68,6 @@ def load_tokenizer(
     from the vocabulary; a contradiction is a ValueError.
     """
     from keras_bert.text.tokenizer import BertTokenizer
-    from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
     if isinstance(vocabulary, (str, os.PathLike)):

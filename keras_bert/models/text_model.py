@@ -267,7 +267,7 @@ class TextModel(FromPreset, keras.Model):
 
     @staticmethod
     def preprocessor_class() -> Any:
-        """Returns the class of the preprocessor, imported here as it needs TensorFlow."""
+        """Returns the class of the preprocessor."""
         from keras_bert.text.preprocessor import BertPreprocessor
 
         return BertPreprocessor
