@@ -66,6 +66,31 @@ def test_no_two_modules_have_the_same_name():
     assert [stem for stem, count in stems.items() if count > 1] == []
 
 
+def _imports(node, in_function=False):
+    """Yields each import of a module as the modules it may name, and whether a function does it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            package = [child.module] if isinstance(child, ast.ImportFrom) else []
+            yield from (({*package, ".".join([*package, alias.name])}, in_function) for alias in child.names)
+        elif not isinstance(child, ast.expr) and getattr(getattr(child, "test", None), "id", None) != "TYPE_CHECKING":
+            yield from _imports(child, in_function or isinstance(child, ast.FunctionDef))
+
+
+def test_functions_import_modules_of_the_package_only_to_keep_tensorflow_out():
+    imports, needing = {}, set()  # needing: modules that import TensorFlow at module level, also through others
+    for path in MODULES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        imports[name] = list(_imports(ast.parse(path.read_text("utf-8"))))
+
+    def needs(names):
+        return any(name in needing or name.startswith("tensorflow") for name in names)
+
+    while more := {m for m in imports if any(needs(names) for names, local in imports[m] if not local)} - needing:
+        needing |= more
+    local = [(m, names) for m in imports for names, local in imports[m] if local and "keras_bert" in min(names)]
+    assert local and [(m, names) for m, names in local if m in needing or not needs(names)] == []
+
+
 def test_functions_have_at_most_eight_parameters():
     found = set()
     for path in MODULES:
