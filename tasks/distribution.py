@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.settings import Settings, setting
 from keras_bert.training.cluster import Cluster
 from keras_bert.training.strategy import REFUSED_STRATEGIES, STRATEGIES, make_strategy
 

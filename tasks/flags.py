@@ -12,9 +12,9 @@ from keras_bert.finetuning.fine_tuner import MODES, fine_tune
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.run_models import saved_configuration
 from keras_bert.finetuning.runtime import FineTuningRuntime
-from keras_bert.finetuning.settings import REQUIRED, Settings, kinds, setting
 from keras_bert.finetuning.sweep import format_results
 from keras_bert.finetuning.workers import TERMINATED
+from keras_bert.settings import REQUIRED, Settings, flag_definition, kinds, setting
 from keras_bert.training.strategy import is_chief
 from keras_bert.training.trainer import TrainingDiverged, TrainingInterrupted
 from tasks.distribution import StrategySettings
@@ -68,24 +68,8 @@ def _define_flag(field, kind, values, default):
     is_required = field.default is REQUIRED
     if default is None:
         default = None if is_required else field.default
-    help, choices = field.metadata["help"], field.metadata["choices"]
-    options = {"flag_values": values, "required": is_required}
-    if field.metadata["repeated"]:
-        flags.DEFINE_multi_string(field.name, list(default), help, **options)
-    elif kind.is_list:
-        if default is not None:
-            default = [str(item) for item in (default if isinstance(default, tuple) else (default,))]
-        flags.DEFINE_list(field.name, default, help, **options)
-    elif choices is not None:
-        flags.DEFINE_enum(field.name, default, choices, help, **options)
-    elif kind.scalars == {bool}:
-        flags.DEFINE_bool(field.name, default, help, **options)
-    elif kind.scalars == {int}:
-        flags.DEFINE_integer(field.name, default, help, **options)
-    elif kind.scalars == {float}:
-        flags.DEFINE_float(field.name, default, help, **options)
-    else:
-        flags.DEFINE_string(field.name, default, help, **options)
+    flag_kind, arguments = flag_definition(field, kind, default)
+    getattr(flags, f"DEFINE_{flag_kind}")(field.name, *arguments, flag_values=values, required=is_required)
 
 
 def read_flags(settings_class, values, saved=None):

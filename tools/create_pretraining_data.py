@@ -32,7 +32,7 @@ from multiprocessing import forkserver
 
 from absl import app, flags
 
-from tools.program import flag_definer
+from tools.program import define_settings, flag_definer, read_settings
 
 _MAX_UNKNOWN_RATE = 0.05  # fraction of the tokens; more suggests the vocabulary of another text
 _STREAMING_FLAGS = (
@@ -45,24 +45,20 @@ _STREAMING_FLAGS = (
     "random_token_rate",
     "compression",
 )
-# Flags of the original, and the fields of `InstanceSettings` that they set.
-_SETTING_FLAGS = {
-    "max_seq_length": "sequence_length",
-    "max_predictions_per_seq": "max_predictions",
-    "random_seed": "seed",
-    "next_sentence": "next_sentence",
-    "short_seq_prob": "short_sequence_rate",
-    "fill_to_length": "fill_to_length",
-    "masked_lm_prob": "masking_rate",
-    "do_whole_word_mask": "whole_words",
-    "mask_token_rate": "mask_token_rate",
-    "random_token_rate": "random_token_rate",
+# By setting: the flag of the original, where that has another name.
+_FLAG_NAMES = {
+    "sequence_length": "max_seq_length",
+    "max_predictions": "max_predictions_per_seq",
+    "seed": "random_seed",
 }
 
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags, with the names and defaults of the original where it has them; not on import."""
+    from keras_bert.pretraining.instance_settings import InstanceSettings
+
     define = flag_definer(values)
+    define_settings(define, InstanceSettings, **_FLAG_NAMES)
     define("list", "input_file", None, "Files of prepared text, or patterns, separated by commas.")
     define("string", "vocab_file", None, "Vocabulary, one wordpiece per line.", required=True)
     define("string", "output_dir", None, "Folder for the files of instances.")
@@ -70,23 +66,13 @@ def define_flags(values=flags.FLAGS):
     define("bool", "exact", False, "Make the instances of the original in its order.")
     define("integer", "show", None, "Number of random instances to print, with averages.", lower_bound=0)
     define("bool", "do_lower_case", True, "Whether the vocabulary is lowercase.")
-    define("bool", "do_whole_word_mask", False, "Mask all wordpieces of a word together.")
-    define("integer", "max_seq_length", 128, "Maximum sequence length in tokens.", lower_bound=5)
-    define("integer", "max_predictions_per_seq", 20, "Maximum number of masked tokens per instance.", lower_bound=1)
-    define("integer", "random_seed", 12345, "Seed of all random choices.")
     define("integer", "dupe_factor", 10, "Number of copies of each document, with different masks.", lower_bound=1)
-    define("float", "masked_lm_prob", 0.15, "Fraction of tokens that are masked.")
-    define("float", "short_seq_prob", 0.1, "Fraction of documents whose instances are shorter.")
     define("bool", "use_v2_feature_names", False, "Write input_word_ids and input_type_ids, as tensorflow/models does.")
     define("integer", "num_workers", 1, "Number of processes on this machine.", lower_bound=1)
     define(
         "enum", "runner", None, ["direct", "flink", "spark", "dataflow"], "Apache Beam runner that makes the shards."
     )
     define("float", "shard_megabytes", 8, "Text per shard, which a process holds in memory.", lower_bound=0.001)
-    define("enum", "next_sentence", "nsp", ["nsp", "sop", "none"], "Actual or random, in order or swapped, or single.")
-    define("bool", "fill_to_length", True, "Fill instances to their length; otherwise make pairs of single sentences.")
-    define("float", "mask_token_rate", 0.8, "Fraction of masked tokens that become [MASK].")
-    define("float", "random_token_rate", 0.1, "Fraction of masked tokens that become a random token.")
     define("enum", "compression", "none", ["none", "gzip"], "Compression of the files of instances.")
     define("bool", "progress", True, "Show a progress bar on a terminal.")
     names = ["input_file", "show", "exact", "output_file", "output_dir"]
@@ -206,7 +192,7 @@ def run(values, beam_options=()):
     from keras_bert.text.tokenizer import BertTokenizer
 
     started = time.monotonic()
-    settings = InstanceSettings(**{field: values[flag].value for flag, field in _SETTING_FLAGS.items()})
+    settings = read_settings(values, InstanceSettings, **_FLAG_NAMES)
     files = matching_files(values.input_file or [])
     tokenizer = BertTokenizer(values.vocab_file, lower_case=values.do_lower_case)
     if tokenizer.mask_id is None:
@@ -230,7 +216,7 @@ def run(values, beam_options=()):
 
 
 def _prepare_processes():
-    """Lets the process from which workers are forked import TensorFlow while this one does."""
+    """Starts the process from which workers are forked, which imports TensorFlow once for all of them."""
     forkserver.set_forkserver_preload(["keras_bert.pretraining.streaming"])
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: this process handles interrupts
     forkserver.ensure_running()

@@ -19,25 +19,19 @@ from pathlib import Path
 
 from absl import app, flags
 
-from tools.program import flag_definer, run_program
+from tools.program import define_settings, flag_definer, read_settings, run_program
 
 _SHARD_NAME = "corpus-{:05d}.txt"
-_FORMAT_FLAGS = ("file_format", "text_field", "document_per", "language", "encoding", "paragraph_end", "hyphens")
 
 
 def define_flags(values=flags.FLAGS):
     """Defines the flags; not on import, so that one process can import several programs."""
+    from keras_bert.pretraining.raw_text import CorpusFormat
+
     define = flag_definer(values)
-    ends = ["auto", "line", "blank_line", "short_line"]
+    define_settings(define, CorpusFormat)
     define("list", "input", None, "Files or glob patterns (** for any folders), separated by commas.", required=True)
     define("string", "output", None, "New or empty folder for the corpus.", required=True)
-    define("enum", "file_format", "text", ["text", "jsonl"], "Format of the input.")
-    define("string", "text_field", "text", "Key of the text in the objects of JSON Lines.")
-    define("enum", "document_per", "file", ["file", "line", "blank_line"], "Part of a text file that is a document.")
-    define("string", "language", "en", "Language code, such as en, zh or ko.")
-    define("string", "encoding", "utf-8", "Encoding of text files.")
-    define("enum", "paragraph_end", "auto", ends, "What ends a paragraph, in addition to blank lines.")
-    define("enum", "hyphens", "auto", ["auto", "keep", "drop"], "Treatment of hyphens at the ends of wrapped lines.")
     define("float", "shard_megabytes", 16.0, "Size of an output file in 10^6 bytes; documents are not split.")
     define("bool", "skip_bad_rows", False, "Skip and count unusable lines and rows.")
     define("bool", "progress", True, "Show a progress bar on a terminal.")
@@ -56,7 +50,7 @@ def run(values):
     from keras_bert.io.row_errors import BadRows, plural
     from keras_bert.pretraining.raw_text import CorpusCounts, CorpusFormat, read_documents
 
-    corpus_format = CorpusFormat(**{name: values[name].value for name in _FORMAT_FLAGS})
+    corpus_format = read_settings(values, CorpusFormat)
     bad_rows, counts = BadRows(skip=values.skip_bad_rows), CorpusCounts()
     files = find_files(values.input)
     documents = read_documents(files, corpus_format, bad_rows, counts)

@@ -12,11 +12,11 @@ import numpy as np
 from keras_bert.data.formats.glue_files import GLUE_TASKS, glue_task, read_glue, write_submission
 from keras_bert.data.formats.tfds import read_glue_tfds
 from keras_bert.finetuning.classification_task import ClassificationTask, Predictions
-from keras_bert.finetuning.settings import REQUIRED, DataSettings, setting
-from keras_bert.finetuning.task import Metrics, TaskData
+from keras_bert.finetuning.task import DataSettings, Metrics, TaskData
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.glue_scores import glue_metrics
 from keras_bert.models.labels import REGRESSION, SINGLE_LABEL
+from keras_bert.settings import REQUIRED, setting
 
 DATA_MODES = ("train", "eval", "predict")
 

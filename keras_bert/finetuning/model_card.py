@@ -67,5 +67,5 @@ def _describe_data(data: dict[str, Any], objective: str) -> str:
     pieces = [piece for shard in data["text"] for piece in shard]
     size = sum(end - start for _, start, end in pieces)
     files = len({path for path, *_ in pieces})
-    masked = f", {data['masking_rate']:.0%} of the tokens masked" if objective == MASKED else ""
+    masked = f", {data['masked_lm_prob']:.0%} of the tokens masked" if objective == MASKED else ""
     return f"{size:,} bytes of text in {files:,} files{masked}, with new masks in each pass."

@@ -13,11 +13,11 @@ from keras_bert.data.example_stream import cross_validation_fold
 from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.formats.swag_files import MultipleChoiceQuestion, read_codah, read_swag
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_choices
-from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split
+from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy
 from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.settings import file_setting, setting
 from keras_bert.weights.layout import CHOICE_HEAD
 
 _READERS = {"swag": read_swag, "codah": read_codah}

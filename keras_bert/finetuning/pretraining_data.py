@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.finetuning.pretraining_recipe import Phase, PretrainingRecipe
-from keras_bert.finetuning.settings import REQUIRED, Settings, files_setting, setting
 from keras_bert.io.remote_paths import matching_files
 from keras_bert.pretraining.instance_maker import InstanceMaker
-from keras_bert.pretraining.instance_settings import InstanceSettings
+from keras_bert.pretraining.instance_settings import InstanceOptions, InstanceSettings
 from keras_bert.pretraining.objectives import inputs_and_labels
 from keras_bert.pretraining.on_the_fly import text_batches
 from keras_bert.pretraining.record_reader import check_shards, describe_shards, shard_batches
 from keras_bert.pretraining.row_packing import pack_dataset, predictions_per_row
 from keras_bert.pretraining.shard_files import describe_vocabulary, instance_files
 from keras_bert.pretraining.shards import MEGABYTE, plan_shards
+from keras_bert.settings import REQUIRED, files_setting, setting
 from keras_bert.text.masking import predictions_per_sequence
 from keras_bert.text.tokenizer import BertTokenizer
 
 _INSTANCES_AT_ONCE = 256  # per batch that packing reads
+_OPTIONS = [field.name for field in fields(InstanceOptions)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingData(Settings):
+class PretrainingData(InstanceOptions):
     """Vocabulary and text or files of instances, and how text becomes instances.
 
-    The defaults are those of google-research/bert `create_pretraining_data.py`. A run's configuration records what the
-    files hold instead of these settings.
+    The settings of `InstanceOptions` are for text. The defaults are those of google-research/bert
+    `create_pretraining_data.py`. A run's configuration records what the files hold instead of these settings.
 
     Raises:
         ValueError: if text and files of instances are both given, or neither.
@@ -57,28 +58,6 @@ class PretrainingData(Settings):
         None, "Training steps between evaluations; default: only at the end.", lower=1, recorded=False
     )
     eval_instances: int = setting(2048, "Maximum number of instances per evaluation.", lower=1, recorded=False)
-    fill_to_length: bool = setting(
-        True, "With text_files: fill instances to the length; else pairs of single sentences.", recorded=False
-    )
-    do_whole_word_mask: bool = setting(
-        False, "With text_files: mask all wordpieces of a word together.", recorded=False
-    )
-    masked_lm_prob: float = setting(
-        0.15, "With text_files: fraction of the tokens that are masked.", lower=0.001, upper=1.0, recorded=False
-    )
-    mask_token_rate: float = setting(
-        0.8, "With text_files: fraction of the masked tokens replaced by [MASK].", lower=0.0, upper=1.0, recorded=False
-    )
-    random_token_rate: float = setting(
-        0.1,
-        "With text_files: fraction of them replaced by a random token; the rest is kept.",
-        lower=0.0,
-        upper=1.0,
-        recorded=False,
-    )
-    short_seq_prob: float = setting(
-        0.1, "With text_files: fraction of the documents with shorter instances.", recorded=False
-    )
     shard_megabytes: float = setting(
         8.0, "With text_files: size of the text of a shard, which is in memory.", lower=0.001, recorded=False
     )
@@ -97,8 +76,7 @@ class PretrainingData(Settings):
     def without_effect(self) -> dict[str, str]:
         reasons: dict[str, str] = {}
         if not (self.text_files or self.eval_text_files):
-            names = ("fill_to_length", "do_whole_word_mask", "masked_lm_prob", "mask_token_rate", "random_token_rate")
-            unused = (*names, "short_seq_prob", "shard_megabytes")
+            unused = (*_OPTIONS, "shard_megabytes")
             reasons = dict.fromkeys(unused, "without text_files: instances in files are as they were made")
         if not (self.eval_text_files or self.eval_instance_files):
             reason = "without eval_text_files or eval_instance_files"
@@ -121,17 +99,10 @@ class PretrainingData(Settings):
         if evaluation:
             text, files = self.eval_text_files, self.eval_instance_files
         if text:
-            settings = {
-                "next_sentence": recipe.next_sentence,
-                "fill_to_length": self.fill_to_length,
-                "short_sequence_rate": self.short_seq_prob,
-                "whole_words": self.do_whole_word_mask,
-                "masking_rate": self.masked_lm_prob,
-                "mask_token_rate": self.mask_token_rate,
-                "random_token_rate": self.random_token_rate,
-            }
+            settings: dict[str, Any] = {"seed": recipe.seed, "next_sentence": recipe.next_sentence}
+            settings |= {name: getattr(self, name) for name in _OPTIONS}
             shard_bytes = int(self.shard_megabytes * MEGABYTE)
-            return TextInstances(matching_files(list(text)), tokenizer, shard_bytes, {"seed": recipe.seed, **settings})
+            return TextInstances(matching_files(list(text)), tokenizer, shard_bytes, settings)
         return (
             StoredInstances([find_instances(pattern) for pattern in files], tokenizer, recipe.seed) if files else None
         )
@@ -155,7 +126,7 @@ class TextInstances:
     ) -> None:
         self._plan = plan_shards(files, shard_bytes)
         self._tokenizer = tokenizer
-        self._settings = {"masking_rate": InstanceSettings.masking_rate, **settings}
+        self._settings = {"masked_lm_prob": InstanceSettings.masked_lm_prob, **settings}
         size = sum(shard.size for shard in self._plan)
         self.description = f"{len(files)} files of text, {size:,} bytes, made during training"
 
@@ -180,7 +151,7 @@ class TextInstances:
         return self._settings_for(phase).max_predictions
 
     def _settings_for(self, phase: Phase) -> InstanceSettings:
-        predictions = predictions_per_sequence(phase.sequence_length, self._settings["masking_rate"])
+        predictions = predictions_per_sequence(phase.sequence_length, self._settings["masked_lm_prob"])
         return InstanceSettings(sequence_length=phase.sequence_length, max_predictions=predictions, **self._settings)
 
 

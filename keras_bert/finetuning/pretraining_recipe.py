@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 
 from keras_bert.finetuning.recipe import PRECISIONS
-from keras_bert.finetuning.settings import Settings, repeated_setting, setting
 from keras_bert.models.encoder import ENCODER_SIZES
 from keras_bert.pretraining.instance_settings import NEXT_SENTENCE_TASKS
 from keras_bert.pretraining.objectives import MASKED, OBJECTIVES
+from keras_bert.settings import Settings, repeated_setting, setting
 from keras_bert.training.schedule import DECAYS
 from keras_bert.weights.hugging_face_writer import STORED_TYPES
 

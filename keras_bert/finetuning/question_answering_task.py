@@ -21,11 +21,11 @@ from keras_bert.data.formats.squad_predictions import (
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
 from keras_bert.finetuning.run_models import saved_results
-from keras_bert.finetuning.settings import DataSettings, file_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
+from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.squad_scores import VERSIONS, squad_metrics
 from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.settings import file_setting, setting
 from keras_bert.text.answer_spans import MAX_ANSWER_LENGTH, N_BEST
 from keras_bert.training.run_dir import read_json_object
 

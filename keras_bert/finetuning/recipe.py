@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass, replace
 
 from keras_bert.data.batching import BUCKET_STEP
-from keras_bert.finetuning.settings import Settings, setting
 from keras_bert.models.freeze import FREEZE_EMBEDDINGS, FREEZE_ENCODER, FREEZE_NONE
+from keras_bert.settings import Settings, setting
 from keras_bert.training.schedule import DECAYS
 from keras_bert.weights.conversion import ENCODERS
 from keras_bert.weights.encoder_kinds import TWO_DIRECTIONS

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from keras_bert.data.data_service import parse_service_address
-from keras_bert.finetuning.settings import Settings, setting
+from keras_bert.settings import Settings, setting
 from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.weights.hugging_face_writer import STORED_TYPES
 

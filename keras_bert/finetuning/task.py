@@ -15,9 +15,9 @@ from absl import logging
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
-from keras_bert.finetuning.settings import Settings
 from keras_bert.io.row_errors import BadRows
 from keras_bert.models.head import BertHead
+from keras_bert.settings import Settings, setting
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DROPOUT = 0.1  # google-research/bert, run_classifier.py: keep_prob=0.9
@@ -37,6 +37,18 @@ class TaskData:
     evaluation: Mapping[str, Iterable[Any]] = field(default_factory=dict)
     prediction: Mapping[str, Iterable[Any]] = field(default_factory=dict)
     bad_rows: BadRows | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(Settings):
+    """Base class of the settings of a fine-tuning task's data."""
+
+    skip_bad_rows: bool = setting(
+        False,
+        "Count and skip malformed rows instead of stopping at the first.",
+        modes=("train", "eval", "predict"),
+        recorded=False,
+    )
 
 
 class FineTuningTask:

@@ -15,12 +15,12 @@ from keras_bert.data.example_stream import hold_out
 from keras_bert.data.formats.prediction_files import write_predictions
 from keras_bert.data.label_values import PROBLEM_TYPES, discover_labels
 from keras_bert.finetuning.classification_task import ClassificationTask, Predictions
-from keras_bert.finetuning.settings import DataSettings, files_setting, setting
-from keras_bert.finetuning.task import Metrics, TaskData
+from keras_bert.finetuning.task import DataSettings, Metrics, TaskData
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy, macro_f1, matthews_correlation, multi_label_report
 from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from keras_bert.settings import files_setting, setting
 
 _SCORES = {SINGLE_LABEL: "accuracy", MULTI_LABEL: "micro_f1", REGRESSION: "pearson_correlation"}
 

@@ -12,11 +12,11 @@ from absl import logging
 from keras_bert.data.formats.conll import TaggedSentence, read_conll, write_conll
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_sentences import TokenizedSentences
-from keras_bert.finetuning.settings import DataSettings, files_setting, setting
-from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
+from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.entity_scores import tagging_metrics, tagging_report
 from keras_bert.models.token_classifier import BertTokenClassifier
+from keras_bert.settings import files_setting, setting
 from keras_bert.text.tags import PLAIN, SCHEMES, detect_scheme
 from keras_bert.weights.layout import TOKEN_HEAD
 

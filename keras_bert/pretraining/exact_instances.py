@@ -90,7 +90,7 @@ class _Masking:
         a, b = token_ids[segments.a_start : segments.a_end], token_ids[segments.b_start : segments.b_end]
         original = [self._cls, *a, self._sep, *b, self._sep]
         candidates = [*range(1, len(a) + 1), *range(len(a) + 2, len(original) - 1)]
-        if self._settings.whole_words:
+        if self._settings.do_whole_word_mask:
             words = self._group_words(original, candidates)
         else:
             words = [[position] for position in candidates]
@@ -109,7 +109,7 @@ class _Masking:
 
     def _mask_tokens(self, original: list[int], words: list[list[int]]) -> tuple[list[int], list[int]]:
         self._rng.shuffle(words)
-        wanted = max(1, round(len(original) * self._settings.masking_rate))
+        wanted = max(1, round(len(original) * self._settings.masked_lm_prob))
         num_masked = min(self._settings.max_predictions, wanted)
         masked, positions = list(original), list[int]()
         for word in words:

@@ -31,8 +31,8 @@ class InstanceMaker:
         self._masker = TokenMasker(
             tokenizer.vocabulary,
             settings.max_predictions,
-            rate=settings.masking_rate,
-            whole_words=settings.whole_words,
+            rate=settings.masked_lm_prob,
+            whole_words=settings.do_whole_word_mask,
             mask_token_rate=settings.mask_token_rate,
             random_token_rate=settings.random_token_rate,
         )

@@ -1,54 +1,62 @@
 """Settings of pre-training instances, with the defaults of google-research/bert."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any
+
+from keras_bert.settings import Settings, setting
 
 NEXT_SENTENCE_TASKS = ("nsp", "sop", "none")
 SHORTEST_SEQUENCE = 5  # [CLS], [SEP], [SEP] and one token per sentence; the original draws target lengths from 2 on
 _NUM_SPECIAL_TOKENS = {"nsp": 3, "sop": 3, "none": 2}
 
+_setting = functools.partial(setting, recorded=False)  # a run records them with its data, see `to_dict`
+
 
 @dataclass(frozen=True, kw_only=True)
-class InstanceSettings:
-    """Settings of instances from text. The defaults are those of google-research/bert `create_pretraining_data.py`."""
+class InstanceOptions(Settings):
+    """How text becomes instances, of any length."""
 
-    sequence_length: int = 128  # maximum number of tokens, [CLS] and [SEP] included; at least 5
-    max_predictions: int = 20  # maximum number of masked tokens per instance
-    seed: int = 12345  # seed of all random choices
-    next_sentence: str = "nsp"  # actual or random next sentences; "sop": in order or swapped; "none": one segment
-    short_sequence_rate: float = 0.1  # fraction of documents whose instances are made shorter
-    fill_to_length: bool = True  # whether a segment holds as many sentences as fit; else pairs of single sentences
-    masking_rate: float = 0.15  # fraction of tokens that are masked (arXiv 1810.04805, section 3.1)
-    whole_words: bool = False  # whether all wordpieces of a word are masked together
-    mask_token_rate: float = 0.8  # fraction of the masked tokens that are replaced by [MASK]
-    random_token_rate: float = 0.1  # fraction replaced by a random token; the rest is unchanged
+    fill_to_length: bool = _setting(True, "Fill instances to their length; otherwise make pairs of single sentences.")
+    do_whole_word_mask: bool = _setting(False, "Mask all wordpieces of a word together.")
+    masked_lm_prob: float = _setting(
+        0.15,  # paper, section 3.1
+        "Fraction of tokens that are masked.",
+        check=(lambda value: 0 < value <= 1, "must be above 0 and at most 1"),
+    )
+    mask_token_rate: float = _setting(0.8, "Fraction of masked tokens that become [MASK].", lower=0.0, upper=1.0)
+    random_token_rate: float = _setting(
+        0.1, "Fraction of masked tokens that become a random token; the rest is unchanged.", lower=0.0, upper=1.0
+    )
+    short_seq_prob: float = _setting(0.1, "Fraction of documents whose instances are shorter.", lower=0.0, upper=1.0)
 
     def __post_init__(self) -> None:
-        if self.next_sentence not in NEXT_SENTENCE_TASKS:
+        super().__post_init__()
+        if self.mask_token_rate + self.random_token_rate > 1:
             raise ValueError(
-                f"next_sentence must be one of {', '.join(NEXT_SENTENCE_TASKS)}, got {self.next_sentence!r}"
-            )
-        if self.sequence_length < SHORTEST_SEQUENCE:
-            raise ValueError(
-                f"sequence_length must be at least {SHORTEST_SEQUENCE} ([CLS], [SEP], [SEP] and a token of each "
-                f"sentence), got {self.sequence_length}"
-            )
-        if self.max_predictions < 1:
-            raise ValueError(f"max_predictions must be at least 1, got {self.max_predictions}")
-        if not 0 < self.masking_rate <= 1:
-            raise ValueError(f"masking_rate must be above 0 and at most 1, got {self.masking_rate}")
-        if not (
-            self.mask_token_rate >= 0
-            and self.random_token_rate >= 0
-            and self.mask_token_rate + self.random_token_rate <= 1
-        ):
-            raise ValueError(
-                "mask_token_rate and random_token_rate must be at least 0 and their sum at most 1, got "
+                "mask_token_rate and random_token_rate must sum to at most 1, got "
                 f"{self.mask_token_rate} and {self.random_token_rate}"
             )
-        if not 0 <= self.short_sequence_rate <= 1:
-            raise ValueError(f"short_sequence_rate must be from 0 to 1, got {self.short_sequence_rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceSettings(InstanceOptions):
+    """Settings of instances from text. The defaults are those of google-research/bert `create_pretraining_data.py`."""
+
+    sequence_length: int = _setting(
+        128, "Maximum sequence length in tokens, [CLS] and [SEP] included.", lower=SHORTEST_SEQUENCE
+    )
+    max_predictions: int = _setting(20, "Maximum number of masked tokens per instance.", lower=1)
+    seed: int = _setting(12345, "Seed of all random choices.")
+    next_sentence: str = _setting(
+        "nsp",
+        "Second segments: next or random (nsp), next or swapped (sop), or none.",
+        choices=NEXT_SENTENCE_TASKS,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.next_sentence == "none" and not self.fill_to_length:
             raise ValueError('fill_to_length=False makes pairs of sentences, but next_sentence="none" has no pairs')
 

@@ -37,7 +37,7 @@ def choose_segments(
     in the same order for "nsp"; "sop" is arXiv 1909.11942, section 3.1; "none" is arXiv 1907.11692, section 4.2.
     """
     max_tokens = target = settings.max_text_tokens
-    if rng.random() < settings.short_sequence_rate:
+    if rng.random() < settings.short_seq_prob:
         target = rng.randint(2, max_tokens)
     if settings.next_sentence == "none":
         yield from _single_segments(documents[index], target)

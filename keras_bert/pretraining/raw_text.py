@@ -13,8 +13,9 @@ from keras_bert.data.example_files import find_files
 from keras_bert.data.formats.json_lines import read_values
 from keras_bert.data.formats.text_lines import FilePosition, check_text, decode_line, numbered_lines
 from keras_bert.io.row_errors import BadRows
-from keras_bert.pretraining.paragraphs import AUTO, BLANK_LINE, LINE, check_layout, join_paragraphs
+from keras_bert.pretraining.paragraphs import AUTO, BLANK_LINE, HYPHENS, LINE, PARAGRAPH_ENDS, join_paragraphs
 from keras_bert.pretraining.sentences import check_language, split_sentences
+from keras_bert.settings import Settings, setting
 from keras_bert.typing import PathLike
 
 TEXT = "text"
@@ -27,23 +28,20 @@ _MAX_LOGGED_FILES = 5
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-@dataclass(frozen=True)
-class CorpusFormat:
+@dataclass(frozen=True, kw_only=True)
+class CorpusFormat(Settings):
     """Settings for reading files of raw text."""
 
-    file_format: str = TEXT  # or "jsonl": each line is a JSON object with the text of a document
-    text_field: str = "text"  # key of the text in the JSON objects
-    document_per: str = FILE  # part of a text file that is a document; "blank_line": the lines between blank lines
-    language: str = "en"  # language code of the texts, for `split_sentences`
-    encoding: str = "utf-8"  # encoding of text files, in which 0x0a is the line feed; JSON Lines are UTF-8
-    paragraph_end: str = AUTO  # how lines form paragraphs, as for `detect_layout`
-    hyphens: str = AUTO  # treatment of hyphens at line ends, as for `detect_layout`
+    file_format: str = setting(TEXT, "Format of the input; jsonl is JSON Lines.", choices=FILE_FORMATS)
+    text_field: str = setting("text", "Key of the text in the objects of JSON Lines.")
+    document_per: str = setting(FILE, "Part of a text file that is a document.", choices=DOCUMENT_UNITS)
+    language: str = setting("en", "Language code, such as en, zh or ko.")
+    encoding: str = setting("utf-8", "Encoding of text files; JSON Lines are UTF-8.")
+    paragraph_end: str = setting(AUTO, "What ends a paragraph, in addition to blank lines.", choices=PARAGRAPH_ENDS)
+    hyphens: str = setting(AUTO, "Treatment of hyphens at the ends of wrapped lines.", choices=HYPHENS)
 
     def __post_init__(self) -> None:
-        if self.file_format not in FILE_FORMATS:
-            raise ValueError(f"file_format must be one of {FILE_FORMATS}, got {self.file_format!r}")
-        if self.document_per not in DOCUMENT_UNITS:
-            raise ValueError(f"document_per must be one of {DOCUMENT_UNITS}, got {self.document_per!r}")
+        super().__post_init__()
         check_encoding(self.encoding)
         is_utf_8 = codecs.lookup(self.encoding).name == "utf-8"
         if self.file_format == JSON_LINES and not (self.document_per == FILE and is_utf_8):
@@ -51,7 +49,6 @@ class CorpusFormat:
                 "in JSON Lines every line is a document, in UTF-8: document_per and encoding must keep their defaults, "
                 f"got document_per={self.document_per!r}, encoding={self.encoding!r}"
             )
-        check_layout(self.paragraph_end, self.hyphens)
         check_language(self.language)
 
 

@@ -49,9 +49,9 @@ def made(request, golden, corpora):
     settings = InstanceSettings(
         sequence_length=known["max_seq_length"],
         max_predictions=known["max_predictions_per_seq"],
-        masking_rate=known["masked_lm_prob"],
-        short_sequence_rate=known["short_seq_prob"],
-        whole_words=known["do_whole_word_mask"],
+        masked_lm_prob=known["masked_lm_prob"],
+        short_seq_prob=known["short_seq_prob"],
+        do_whole_word_mask=known["do_whole_word_mask"],
     )
     rng = random.Random(known["random_seed"])
     corpus = documents[request.param.split(".")[0]]

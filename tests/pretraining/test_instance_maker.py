@@ -94,11 +94,11 @@ def test_instances_are_in_random_order(documents):
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_masks_equal_the_reference(documents, whole_words):
-    options = {"max_predictions": 7, "whole_words": whole_words, "mask_token_rate": 0.5, "random_token_rate": 0.3}
-    rows, made = made_by(maker(masking_rate=0.3, **options), documents)
+    options = {"max_predictions": 7, "mask_token_rate": 0.5, "random_token_rate": 0.3}
+    rows, made = made_by(maker(masked_lm_prob=0.3, do_whole_word_mask=whole_words, **options), documents)
     for index, (token_ids, padding_mask) in enumerate(zip(unmasked(made), made["padding_mask"], strict=True)):
         row = (token_ids.tolist(), padding_mask.tolist(), int(rows[index, 5]))
-        for name, values in mask_row(*row, VOCABULARY, rate=0.3, **options).items():
+        for name, values in mask_row(*row, VOCABULARY, rate=0.3, whole_words=whole_words, **options).items():
             assert made[name][index].tolist() == values
 
 
@@ -117,7 +117,7 @@ def test_documents_of_one_sentence_have_no_ordered_pairs():
 def test_special_tokens_in_the_text_are_ordinary_words():
     plain = tokenize_documents(["[MASK] [CLS] river [SEP]", "[MASK]"], tokenizer().tokenize)
     assert set(plain.token_ids.tolist()) == {1, 5}
-    _, made = made_by(maker(masking_rate=0.01, max_predictions=1), plain)
+    _, made = made_by(maker(masked_lm_prob=0.01, max_predictions=1), plain)
     assert (unmasked(made) == CLS).sum() == len(made["token_ids"])
     assert not (unmasked(made) == MASK).any()
 

@@ -54,7 +54,7 @@ def test_next_sentence_pairs_equal_the_reference(sizes, length):
         ours, theirs = random.Random(seed), random.Random(seed)
         for index in range(len(documents)):
             short_rate = index % 3 / 2
-            found = segments_of(documents, index, length, ours, short_sequence_rate=short_rate)
+            found = segments_of(documents, index, length, ours, short_seq_prob=short_rate)
             expected = list(pairs_of_document(tokens, index, length - 3, theirs, short_rate))
             assert [(*tokens_of(segments), bool(segments.label)) for segments in found] == expected
             assert ours.random() == theirs.random()
@@ -100,7 +100,7 @@ def test_ordered_pairs_use_every_token_of_documents_with_two_sentences(seed, fil
     rng = random.Random(seed)
     for index, document in enumerate(documents):
         found = segments_of(
-            documents, index, 400, rng, next_sentence="sop", short_sequence_rate=0.5, fill_to_length=fill_to_length
+            documents, index, 400, rng, next_sentence="sop", short_seq_prob=0.5, fill_to_length=fill_to_length
         )
         if len(document) == 2:
             assert found == []
@@ -122,7 +122,7 @@ def test_ordered_pairs_use_every_token_of_documents_with_two_sentences(seed, fil
 
 def test_half_of_the_ordered_pairs_are_swapped():
     documents = [list(range(0, 4001, 4))]
-    found = segments_of(documents, 0, 16, random.Random(0), next_sentence="sop", short_sequence_rate=0)
+    found = segments_of(documents, 0, 16, random.Random(0), next_sentence="sop", short_seq_prob=0)
     assert 0.4 < sum(each.label for each in found) / len(found) < 0.6
 
 
@@ -138,18 +138,18 @@ def test_the_longer_segment_is_truncated_at_both_ends():
 def test_single_segments_fill_their_length_and_use_each_token_once(length):
     documents = random_documents(1, sentences=40)
     for index, document in enumerate(documents):
-        found = segments_of(documents, index, length, random.Random(index), next_sentence="none", short_sequence_rate=0)
+        found = segments_of(documents, index, length, random.Random(index), next_sentence="none", short_seq_prob=0)
         assert [token for each in found for token in tokens_of(each)[0]] == list(range(document[0], document[-1]))
         assert all(each.b_start == each.b_end and each.label == 0 for each in found)
         assert all(each.a_end - each.a_start == length - 2 for each in found[:-1])
 
 
-def test_the_short_sequence_rate_applies_to_documents():
+def test_the_short_seq_prob_applies_to_documents():
     documents = [list(range(number * 1000, number * 1000 + 901, 10)) for number in range(300)]
     rng = random.Random(0)
     short = 0
     for index in range(len(documents)):
-        found = segments_of(documents, index, 102, rng, next_sentence="none", short_sequence_rate=0.3)
+        found = segments_of(documents, index, 102, rng, next_sentence="none", short_seq_prob=0.3)
         lengths = {each.a_end - each.a_start for each in found[:-1]}
         assert len(lengths) == 1
         short += lengths != {100}

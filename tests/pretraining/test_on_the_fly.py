@@ -71,9 +71,9 @@ def streamed_rows(plan, made, copies, folder):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_an_epoch_has_the_instances_of_a_copy_of_the_files(plan, tmp_path, task):
-    changes = {"next_sentence": task, "whole_words": task == "sop"}
+    changes = {"next_sentence": task, "do_whole_word_mask": task == "sop"}
     if task == "none":
-        changes["short_sequence_rate"] = 0  # the same segments in all epochs: only masks differ
+        changes["short_seq_prob"] = 0  # the same segments in all epochs: only masks differ
     made = settings(**changes)
     copies = streamed_rows(plan, made, 2, tmp_path / "files")
     first, second = ([row for number in copy for row in copy[number]] for copy in copies)
@@ -140,7 +140,7 @@ def count_words(batch):
 
 def test_open_shards_are_interleaved_evenly(tmp_path, monkeypatch):
     plan = write_shards(tmp_path, texts_of_one_word([128] * 4))
-    arguments = (plan, tokenizer(), settings(sequence_length=8, next_sentence="none", short_sequence_rate=0))
+    arguments = (plan, tokenizer(), settings(sequence_length=8, next_sentence="none", short_seq_prob=0))
     for at_once in (1, 2):
         monkeypatch.setattr(on_the_fly, "_OPEN_SHARDS", at_once)
         batches = [count_words(batch) for batch in text_batches(*arguments, batch_size=128, epochs=4)]
@@ -166,7 +166,7 @@ def test_a_restored_iterator_continues(plan, tmp_path):
 def test_a_restored_iterator_reads_only_open_shards_again(tmp_path, shards_read):
     # One stays open while others come and go.
     plan = write_shards(tmp_path, texts_of_one_word([640, *[64] * 6]))
-    made = settings(sequence_length=8, next_sentence="none", short_sequence_rate=0)
+    made = settings(sequence_length=8, next_sentence="none", short_seq_prob=0)
     batches = text_batches(plan, tokenizer(), made, batch_size=64)
     expected = rows(batches.take(17))
     for position in (1, 9):

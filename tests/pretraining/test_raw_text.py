@@ -110,11 +110,11 @@ def test_invalid_bytes_are_reported_or_counted(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"file_format": "xml"}, r"file_format must be one of \('text', 'jsonl'\), got 'xml'"),
-        ({"document_per": "page"}, "document_per must be one of .*, got 'page'"),
+        ({"file_format": "xml"}, r"file_format must be one of text, jsonl; got 'xml'"),
+        ({"document_per": "page"}, "document_per must be one of .*; got 'page'"),
         ({"language": "English"}, "language must be a language code"),
-        ({"paragraph_end": "tab"}, "paragraph_end must be one of .*, got 'tab'"),
-        ({"hyphens": "no"}, "hyphens must be one of .*, got 'no'"),
+        ({"paragraph_end": "tab"}, "paragraph_end must be one of .*; got 'tab'"),
+        ({"hyphens": "no"}, "hyphens must be one of .*; got 'no'"),
         ({"encoding": "utf-9"}, "unknown encoding 'utf-9'; give a name such as"),
         ({"encoding": "utf-16-le"}, "line ends cannot be found in the encoding 'utf-16-le'"),
         ({"file_format": "jsonl", "encoding": "latin-1"}, "got document_per='file', encoding='latin-1'"),

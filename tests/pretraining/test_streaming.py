@@ -160,8 +160,8 @@ def test_an_error_in_a_shard_keeps_the_others(tmp_path, corpus):
     "changes, message",
     [
         (
-            {"settings": InstanceSettings(sequence_length=32, max_predictions=4, seed=7, masking_rate=0.2)},
-            "sequence_length was 24 and is 32; masking_rate was 0.15 and is 0.2",
+            {"settings": InstanceSettings(sequence_length=32, max_predictions=4, seed=7, masked_lm_prob=0.2)},
+            "masked_lm_prob was 0.15 and is 0.2; sequence_length was 24 and is 32",
         ),
         ({"record_format": "models"}, "record_format was 'bert' and is 'models'"),
         ({"compression": "gzip"}, "compression was 'none' and is 'gzip'"),

@@ -204,7 +204,7 @@ def test_workers_stopped_in_the_second_phase_resume_to_the_same_weights(tmp_path
     options += ["--mask_token_rate=0.7", "--random_token_rate=0.2", *text_flags(corpus)]
     check_resumes(lambda run_dir: start_phases(run_dir, *options, workers=2), tmp_path, step=25)
     data = read_json(tmp_path / "whole" / "configuration.json")["data"]
-    expected = {"masking_rate": 0.3, "whole_words": True, "mask_token_rate": 0.7, "random_token_rate": 0.2}
+    expected = {"masked_lm_prob": 0.3, "do_whole_word_mask": True, "mask_token_rate": 0.7, "random_token_rate": 0.2}
     assert expected.items() <= data.items()
     tensors = load_file(tmp_path / "whole" / "model" / "model.safetensors").values()
     assert {tensor.dtype.name for tensor in tensors} == {"bfloat16"}

@@ -98,7 +98,7 @@ def test_invalid_flags_are_refused(options, message):
 
 
 def test_invalid_settings_are_refused_before_anything_is_read(tmp_path):
-    with pytest.raises(ValueError, match=r"sum at most 1, got 0\.8 and 0\.3"):
+    with pytest.raises(ValueError, match=r"sum to at most 1, got 0\.8 and 0\.3"):
         run(input_file="missing", vocab_file="missing", output_dir=tmp_path / "out", random_token_rate=0.3)
     assert contents(tmp_path) == {}
 
@@ -158,12 +158,12 @@ def test_shards_of_one_document_are_counted(tmp_path, corpus, capsys):
     "flag, value, name, setting",
     [
         ("do_lower_case", False, "lower_case", False),
-        ("do_whole_word_mask", True, "whole_words", True),
+        ("do_whole_word_mask", True, "do_whole_word_mask", True),
         ("max_seq_length", 20, "sequence_length", 20),
         ("max_predictions_per_seq", 3, "max_predictions", 3),
         ("dupe_factor", 1, "num_copies", 1),
-        ("masked_lm_prob", 0.2, "masking_rate", 0.2),
-        ("short_seq_prob", 0.5, "short_sequence_rate", 0.5),
+        ("masked_lm_prob", 0.2, "masked_lm_prob", 0.2),
+        ("short_seq_prob", 0.5, "short_seq_prob", 0.5),
         ("use_v2_feature_names", True, "record_format", "models"),
         ("next_sentence", "sop", "next_sentence", "sop"),
         ("fill_to_length", False, "fill_to_length", False),

@@ -29,7 +29,7 @@ def test_help_shows_a_command(name):
 
 
 @pytest.mark.slow
-def test_help_does_not_import_tensorflow():
+def test_importing_programs_does_not_import_tensorflow():
     imports = ", ".join(f"tools.{name}" for name in PROGRAMS)
     code = f"import sys, {imports}; assert not {{'tensorflow', 'keras'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -122,21 +122,25 @@ def _check(field: dataclasses.Field, value: Any) -> None:
         raise ValueError(f"{field.name} {check[1]}, got {value!r}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSettings(Settings):
-    """Base class of the settings of a fine-tuning task's data."""
-
-    skip_bad_rows: bool = setting(
-        False,
-        "Count and skip malformed rows instead of stopping at the first.",
-        modes=("train", "eval", "predict"),
-        recorded=False,
-    )
-
-
 def repeated_setting(field: Any) -> Any:
     """Declares a `setting` whose flag is repeated instead of comma-separated."""
     return dataclasses.field(default=field.default, metadata={**field.metadata, "repeated": True})
+
+
+def flag_definition(field: Any, kind: Kind, default: Any) -> tuple[str, list[Any]]:
+    """Returns the kind of a setting's flag, such as "float" for DEFINE_float, and the arguments after its name."""
+    help, choices = field.metadata["help"], field.metadata["choices"]
+    if field.metadata["repeated"]:
+        return "multi_string", [list(default), help]
+    if kind.is_list:
+        if default is not None:
+            default = [str(item) for item in (default if isinstance(default, tuple) else (default,))]
+        return "list", [default, help]
+    if choices is not None:
+        return "enum", [default, choices, help]
+    scalar, *others = kind.scalars
+    names = {bool: "bool", int: "integer", float: "float"}
+    return "string" if others else names.get(scalar, "string"), [default, help]
 
 
 def file_setting(help: str, *modes: str) -> Any:
