@@ -5,6 +5,8 @@ import sys
 
 from absl import app, flags, logging
 
+flags.disclaim_key_flags()  # --help shows flags as those of the program that defines them
+
 
 def flag_definer(values):
     """Returns a function that defines a flag: its kind, such as "string", and the arguments of absl's DEFINE_string."""

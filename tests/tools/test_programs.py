@@ -24,8 +24,12 @@ def load_program(name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_help_shows_a_command(name):
-    assert f"python -m tools.{name}" in load_program(name).__doc__
+def test_help_shows_a_command_and_the_flags(name):
+    program, values = load_program(name), flags.FlagValues()
+    assert f"python -m tools.{name}" in program.__doc__
+    if name != "data_service":  # defines its flags itself
+        program.define_flags(values)
+        assert len(values.get_key_flags_for_module(program.__name__)) == len(values)
 
 
 @pytest.mark.slow
