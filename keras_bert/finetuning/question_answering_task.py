@@ -199,7 +199,7 @@ def _best_threshold_of_run(run_dir: Path | None, init_checkpoint: str | None) ->
     if run_dir is not None:
         metrics = saved_results(run_dir, init_checkpoint).get("best", {}).get("metrics", {})
         for name, value in metrics.items():
-            if name.rpartition("/")[2] == _BEST_THRESHOLD:
+            if name.rpartition("/")[2] == _BEST_THRESHOLD and value is not None:
                 return value, "the best one when the model was trained"
         evaluation = run_dir / "evaluation.json"
         if evaluation.is_file():

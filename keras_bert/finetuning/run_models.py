@@ -15,6 +15,8 @@ from keras_bert.weights.preset_names import PRESETS, resolve_preset
 # The folder of a run's weights, in the form that `from_checkpoint` reads.
 MODEL_FOLDER = "model"
 RESULTS_NAME = "results.json"
+_SCORE = (int, float, type(None))  # what is not a number is null in JSON
+_TRIAL_TYPES: dict[str, Any] = {"folder": str, "learning_rate": float, "seed": int, "score": _SCORE, "metrics": dict}
 
 
 def resolve_checkpoint(name: PathLike | None, setting: str = "init_checkpoint") -> Path:
@@ -77,7 +79,7 @@ def saved_configuration(run_dir: PathLike, init_checkpoint: PathLike | None) -> 
 def saved_results(run_dir: PathLike, init_checkpoint: PathLike | None) -> dict[str, Any]:
     """Returns the `results.json` of the run whose model is used; {} if there is none."""
     run = _find_run(Path(run_dir), init_checkpoint)
-    return {} if run is None else read_json_object(run / RESULTS_NAME)
+    return {} if run is None else _read_results(run)
 
 
 def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
@@ -87,5 +89,18 @@ def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
 
 def best_model(run_dir: Path) -> Path:
     """Returns the folder of the weights of a finished run: the best trial's, or those of a pre-training."""
-    results = read_json_object(run_dir / RESULTS_NAME)
-    return run_dir / results.get("best", {}).get("folder", ".") / MODEL_FOLDER
+    return run_dir / _read_results(run_dir).get("best", {}).get("folder", ".") / MODEL_FOLDER
+
+
+def _read_results(run: Path) -> dict[str, Any]:
+    return read_json_object(run / RESULTS_NAME, lambda results: find_trial_problem(results.get("best", {})))
+
+
+def find_trial_problem(trial: Any) -> str | None:
+    """Returns which value of a trial, read from JSON, has another type than the one that was written."""
+    if not isinstance(trial, dict):
+        return f"best is {trial!r}"
+    values = [(name, trial[name], kind) for name, kind in _TRIAL_TYPES.items() if name in trial]
+    if isinstance(trial.get("metrics"), dict):
+        values += [(name, value, _SCORE) for name, value in trial["metrics"].items()]
+    return next((f"{name} is {value!r}" for name, value, kind in values if not isinstance(value, kind)), None)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.run_models import find_trial_problem
 from keras_bert.io.atomic_write import write_json
 from keras_bert.training.run_dir import RunDirectory, read_json_object
 from keras_bert.training.strategy import broadcast_from_chief, is_chief
@@ -81,12 +82,12 @@ def _result(
         if not file.is_file():
             raise FileNotFoundError(f"this worker does not see {file}, which the chief does; start the job again")
         logging.info("%s is finished", run.path)
-        return read_json_object(file)
+        return read_json_object(file, find_trial_problem)
     result = {"learning_rate": trial.learning_rate, "seed": trial.seed, **train_trial(run, trial)}
     if not run.writer:
         return result
     write_json(file, result, overwrite=True)
-    return read_json_object(file)
+    return read_json_object(file, find_trial_problem)
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -131,11 +131,14 @@ def read_configuration(path: PathLike) -> dict[str, Any]:
     return read_json_object(file)
 
 
-def read_json_object(file: Path) -> dict[str, Any]:
-    """Returns the JSON object in a file of a run; raises ValueError, which names the file, if there is none in it."""
+def read_json_object(
+    file: Path, find_problem: Callable[[dict[str, Any]], str | None] = lambda value: None
+) -> dict[str, Any]:
+    """Returns the JSON object in a file of a run; raises ValueError, which names the file, if there is none in it, or
+    if `find_problem` says what is wrong with it."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-        problem = None if isinstance(value, dict) else f"it holds {_shorten(value)}"
+        problem = find_problem(value) if isinstance(value, dict) else f"it holds {_shorten(value)}"
     except ValueError as error:
         problem = str(error)
     if problem is not None:
