@@ -44,7 +44,6 @@ class TextModel(FromPreset, keras.Model):
     ids_rank = 2
     # Padding of outputs with a value per token.
     output_padding = 0.0
-    has_token_labels = False
     trains_on_text_datasets = True  # if it takes a column `text` at all
 
     def __init__(self, encoder: keras.Model, preprocessor: Any = None, name: str | None = None, dtype: Any = None):
