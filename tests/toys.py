@@ -13,7 +13,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *GOOD_WORDS, *BAD_WO
 
 
 def toy_encoder(**arguments):
-    """A two-layer encoder of width 16 for `VOCABULARY`."""
+    """A two-layer encoder of width 16, whose longest sums have 64 terms, for `VOCABULARY`."""
     defaults = {"vocab_size": len(VOCABULARY), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     defaults |= {"max_position_embeddings": 32, "initializer_range": 0.2, "seed": 1}
     return BertEncoder(**{**defaults, **arguments})

@@ -6,13 +6,13 @@ import json
 import threading
 
 import grpc
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 (registers the operations of the tokenizer)
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from examples import serving_client
+from tests.tolerances import assert_close
 from tests.toys import toy_classifier
 
 pytestmark = pytest.mark.slow
@@ -86,7 +86,7 @@ def address(model, request):
 def test_prints_the_models_predictions(model, address, capsys):
     serving_client.main(address, "reviews", json.dumps({"text": TEXTS}))
     outputs = json.loads(capsys.readouterr().out)
-    np.testing.assert_allclose(outputs["probabilities"], model[0].predict_probabilities(TEXTS), atol=1e-5)
+    assert_close(outputs["probabilities"], model[0].predict_probabilities(TEXTS), num_terms=64)
     assert outputs["label"] == model[0].predict_labels(TEXTS)
 
 

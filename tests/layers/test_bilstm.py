@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.layers.bilstm import BiLstm
+from tests.tolerances import assert_close
 
 UNITS, LENGTH, HIDDEN = 4, 5, 3
 STATES = np.random.default_rng(1).normal(size=[3, LENGTH, HIDDEN]).astype("float32")
@@ -54,8 +55,7 @@ def test_outputs_and_gradients_equal_those_of_keras(lengths, compiled):
     ):
         function = tf.function(function) if compiled else function
         results.append(with_gradients(function, weights, tf.constant(STATES)))
-    for ours, theirs in zip(*results, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert_close(*results, num_terms=LENGTH * (HIDDEN + UNITS))
 
 
 def test_states_are_float32_in_mixed_precision():

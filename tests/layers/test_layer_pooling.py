@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.layers.layer_pooling import LAYER_POOLINGS, LayerPooling
+from tests.tolerances import assert_close
 
 BLOCKS, BATCH, LENGTH, HIDDEN = 6, 2, 3, 4
 STATES = [np.random.default_rng(i).normal(size=[BATCH, LENGTH, HIDDEN]).astype("float32") for i in range(BLOCKS + 1)]
@@ -39,7 +40,7 @@ def random_layer(pooling, **arguments):
 def test_equals_its_definition(pooling):
     layer = random_layer(pooling)
     output = np.array(layer(STATES))
-    np.testing.assert_allclose(output, reference(pooling, *map(np.array, layer.weights)), rtol=1e-5, atol=1e-6)
+    assert_close(output, reference(pooling, *map(np.array, layer.weights)), num_terms=BLOCKS)
     assert output.shape == layer.compute_output_shape([state.shape for state in STATES])
     assert layer.count_params() == (NUM_LAYERS[pooling] + 1 if pooling in WEIGHTED else 0)
 
@@ -47,7 +48,7 @@ def test_equals_its_definition(pooling):
 @pytest.mark.parametrize("pooling", WEIGHTED)
 def test_weighted_sums_start_as_means(pooling):
     expected = np.mean(STATES[-NUM_LAYERS[pooling] :], axis=0)
-    np.testing.assert_allclose(LayerPooling(pooling)(STATES), expected, rtol=1e-5, atol=1e-6)
+    assert_close(LayerPooling(pooling)(STATES), expected, num_terms=BLOCKS)
 
 
 @pytest.mark.parametrize("pooling", LAYER_POOLINGS)
@@ -56,8 +57,7 @@ def test_bfloat16_is_close_to_float32(pooling):
     output = layer([tf.cast(state, tf.bfloat16) for state in STATES])
     assert output.dtype == tf.bfloat16
     assert all(weight.dtype == "float32" for weight in layer.weights)
-    expected = np.array(random_layer(pooling)(STATES))
-    np.testing.assert_allclose(np.array(output, "float32"), expected, rtol=0.01, atol=0.02)
+    assert_close(output, random_layer(pooling)(STATES), dtype="bfloat16")
 
 
 @pytest.mark.parametrize("pooling", WEIGHTED)

@@ -11,6 +11,7 @@ from keras_bert.layers.pooler import Pooler
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.self_attention import SelfAttention
 from keras_bert.layers.transformer_block import TransformerBlock
+from tests.tolerances import assert_close
 
 HIDDEN = np.random.default_rng(0).normal(size=[2, 5, 8]).astype("float32")
 MASK = np.ones([2, 1, 5], bool)
@@ -42,7 +43,7 @@ def test_bfloat16_is_close_to_float32(layer_class, arguments, inputs, shape):
     exact = np.array(layer_class(**arguments)(*inputs))
     low = layer_class(**arguments, dtype="mixed_bfloat16")(*inputs)
     assert low.dtype == "bfloat16"
-    np.testing.assert_allclose(np.array(low, "float32"), exact, atol=0.05)
+    assert_close(low, exact, dtype="bfloat16")
 
 
 def test_initial_weights_differ():
@@ -68,8 +69,8 @@ def test_attention_scores_are_masked_probabilities_and_do_not_change_outputs():
     layer = SelfAttention(2, attention_probs_dropout_prob=0.0, seed=1)
     for training in (False, True):
         output, scores = layer(HIDDEN, mask, training=training, return_attention_scores=True)
-        np.testing.assert_allclose(layer(HIDDEN, mask, training=training), output, rtol=1e-5, atol=1e-8)
-        np.testing.assert_allclose(np.sum(scores, axis=-1), 1.0, rtol=1e-6)
+        assert_close(layer(HIDDEN, mask, training=training), output, num_terms=24)
+        assert_close(np.sum(scores, axis=-1), 1.0, num_terms=5)
         assert not np.array(scores)[:, :, ~mask[0]].any()
 
 
@@ -96,9 +97,7 @@ def test_rejects_invalid_sizes():
 def test_gelu_forms_differ_and_unknown_activations_are_rejected():
     x = np.linspace(-3, 3, 13).astype("float32")
     assert 3e-4 < np.abs(get_activation("gelu")(x) - get_activation("gelu_new")(x)).max() < 5e-4
-    np.testing.assert_allclose(
-        get_activation("gelu_new")(x), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))), atol=1e-6
-    )
+    assert_close(get_activation("gelu_new")(x), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
     with pytest.raises(ValueError, match="'swish'; allowed are"):
         get_activation("swish")
 

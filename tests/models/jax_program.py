@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.models.golden import read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close
 
 
 class _Blocked(importlib.abc.MetaPathFinder):
@@ -38,15 +39,14 @@ def main(golden, weights_file):
     pairs += [(outputs["attention_scores"][i], expected[f"attention_{i}"]) for i in range(2)]
     pairs += [(vectors[:, i], states[i][:, 0]) for i in range(3)]
     largest = max(float(np.abs(np.array(ours) - theirs).max()) for ours, theirs in pairs)
-    np.testing.assert_allclose(extractor.embed(ids)[:, 0], states[0][:, 0], atol=1e-5)
+    assert_close(extractor.embed(ids)[:, 0], states[0][:, 0], limit=GOLDEN_LIMIT)
     encoder(ids, training=True)  # dropout
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)
     assert np.array_equal(loaded(ids)["pooled_output"], encoder(ids)["pooled_output"])
     for composed in _composed_encoders():
         one, two = _padded(composed), _padded(composed, padding=3)
-        for name in one:
-            np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+        assert_close(two, one, num_terms=64)
         composed.save(f"{weights_file}.composed.keras")
         again = _padded(keras.models.load_model(f"{weights_file}.composed.keras"))
         assert all(np.array_equal(again[name], one[name]) for name in one)

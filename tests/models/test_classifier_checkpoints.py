@@ -7,6 +7,7 @@ import pytest
 
 from keras_bert.models.classifier import BertClassifier
 from tests.models.golden import WORDS, copy_checkpoint, read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close
 
 GOLDEN = "golden/hf_tiny/gelu/sequence_classification"
 
@@ -29,8 +30,8 @@ def test_logits_equal_hugging_face(shared, folder):
     classifier, ids = load(folder), read_ids(shared / "golden" / "hf_tiny")
     assert classifier.labels == ["0", "1", "2"]
     expected = np.load(shared / GOLDEN / "outputs.npz")["logits"]
-    np.testing.assert_allclose(classifier(ids), expected, atol=1e-5)
-    np.testing.assert_allclose(classifier.predict(ids, verbose=0), expected, atol=1e-5)
+    assert_close(classifier(ids), expected, limit=GOLDEN_LIMIT)
+    assert_close(classifier.predict(ids, verbose=0), expected, limit=GOLDEN_LIMIT)
     assert not classifier.checkpoint_report.random
     assert not classifier.checkpoint_report.unused
 

@@ -21,6 +21,7 @@ from keras_bert.export.serving_files import BATCHING_FILE, WARMUP_FILE, write_wa
 from keras_bert.text.vocabulary import load_vocabulary
 from keras_bert.text.words import WORD_SEPARATORS
 from tests.models.exported_heads import HOSTILE, Head, as_bytes, heads
+from tests.tolerances import assert_close
 from tests.toys import VOCABULARY
 
 ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -185,17 +186,16 @@ def signatures_of(folder):
 
 def check_answer(answer, expected):
     """Compares the outputs of a signature, padded with "" and 0, with rows of different lengths."""
-    tolerance = 1e-5 if any("logits" in name or name == "null_score" for name in expected) else 1e-6
     assert answer.keys() == expected.keys()
     for name, rows in expected.items():
         array = decoded(answer[name])
         wanted = padded(rows, np.full(array.shape, "" if array.dtype == object else 0, array.dtype))
-        check_output(array, wanted, tolerance, name)
+        check_output(array, wanted, name)
 
 
-def check_output(array, expected, tolerance, name):
+def check_output(array, expected, name):
     if array.dtype.kind == "f":
-        np.testing.assert_allclose(array, expected, atol=tolerance, err_msg=name)
+        assert_close(array, expected, num_terms=64)
     else:
         np.testing.assert_array_equal(array, expected, err_msg=name)
 
@@ -363,6 +363,6 @@ def test_a_process_without_this_package_answers_the_same(process, exports, folde
             for request, answer, wanted in zip(requests, read_answers(folder / name / way), expected, strict=True):
                 assert answer.keys() == wanted.keys(), (name, way, request.kind)
                 for output, array in answer.items():
-                    check_output(array, wanted[output], 1e-5, f"{name} {output}")
+                    check_output(array, wanted[output], f"{name} {output}")
         assert methods == dict.fromkeys(signatures_of(exports[name].folder), "tensorflow/serving/predict")
     check_assets(folder / "classifier" / "copy", exports["classifier"].model)

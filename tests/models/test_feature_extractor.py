@@ -9,6 +9,7 @@ from absl import logging
 import keras_bert
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from tests.models.golden import read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
 GOLDEN_HEAD = "sequence_classification"
@@ -49,10 +50,9 @@ def test_every_layer_equals_hugging_face(shared, golden, folder):
 
     for layer in range(3):
         for number in (layer, layer - 3):
-            np.testing.assert_allclose(features([number]), expected[f"hidden_state_{layer}"], atol=1e-5)
+            assert_close(features([number]), expected[f"hidden_state_{layer}"], limit=GOLDEN_LIMIT)
     stacked = features([-1, 0], "stack")
-    np.testing.assert_allclose(stacked[:, :, 0], expected["hidden_state_2"], atol=1e-5)
-    np.testing.assert_allclose(stacked[:, :, 1], expected["hidden_state_0"], atol=1e-5)
+    assert_close(stacked, np.stack([expected["hidden_state_2"], expected["hidden_state_0"]], 2), limit=GOLDEN_LIMIT)
 
 
 def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
@@ -60,10 +60,10 @@ def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
     expected = np.load(golden / "sentence_embeddings.npz")
     sentences = json.loads((golden / "texts.json").read_text())["sentences"]
     extractor = BertFeatureExtractor.from_preset("all_minilm_l6_v2", sequence_length=48)
-    np.testing.assert_allclose(extractor.embed(sentences), expected["embeddings"], atol=1e-5)
+    assert_close(extractor.embed(sentences), expected["embeddings"], limit=GOLDEN_LIMIT)
     ids = {"token_ids": expected["input_ids"], "padding_mask": expected["attention_mask"]}
-    np.testing.assert_allclose(extractor.embed(ids), expected["embeddings"], atol=1e-5)
-    np.testing.assert_allclose(extractor.similarity(sentences, sentences), expected["cosine"], atol=1e-5)
+    assert_close(extractor.embed(ids), expected["embeddings"], limit=GOLDEN_LIMIT)
+    assert_close(extractor.similarity(sentences, sentences), expected["cosine"], limit=GOLDEN_LIMIT)
 
 
 def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
@@ -77,9 +77,8 @@ def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
         length = mask[row].sum()
         assert features.names == [token for token in texts["tokens"][row] if token != "[PAD]"]
         assert features.numbers.tolist() == list(range(length))
-        for index, layer in enumerate((0, 3, 6)):
-            states = expected[f"hidden_state_{layer}"][row, :length]
-            np.testing.assert_allclose(features.vectors[:, index], states, atol=1e-4)
+        states = np.stack([expected[f"hidden_state_{layer}"][row, :length] for layer in (0, 3, 6)], axis=1)
+        assert_close(features.vectors, states, limit=10 * GOLDEN_LIMIT)  # of values up to 6.4
 
 
 @pytest.mark.parametrize(
@@ -92,10 +91,10 @@ def test_batches_equal_single_texts(states, combine, pooling):
     expected = np.array([pool(combined(text_states, layers, combine)) for text_states in states])
     found = extractor.embed(TEXTS, batch_size=16)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert_close(found, expected, num_terms=64)
     extractor.normalize = True
     lengths = np.linalg.norm(expected, axis=-1, keepdims=True)
-    np.testing.assert_allclose(extractor(extractor.preprocessor(TEXTS)), expected / lengths, atol=1e-5)
+    assert_close(extractor(extractor.preprocessor(TEXTS)), expected / lengths, num_terms=64)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
@@ -104,10 +103,10 @@ def test_padding_has_no_influence(pooling):
     ids = {name: np.array(values) for name, values in extractor.preprocessor(TEXTS[:5]).items()}
     longer = {name: np.pad(values, [(0, 1), (0, 3)]) for name, values in ids.items()}
     found = np.array(extractor(longer))
-    np.testing.assert_allclose(found[:5], extractor(ids), atol=1e-6)
+    assert_close(found[:5], extractor(ids), num_terms=64)
     np.testing.assert_array_equal(found[5], 0)  # a row that is all padding
     whole = {"token_ids": ids["token_ids"][:1, : ids["padding_mask"][0].sum()]}
-    np.testing.assert_allclose(extractor(whole), np.array(extractor(ids))[:1], atol=1e-6)
+    assert_close(extractor(whole), np.array(extractor(ids))[:1], num_terms=64)
 
 
 def test_training_has_no_effect():
@@ -121,8 +120,8 @@ def test_similarity_is_the_cosine_of_embeddings():
     pairs, texts = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
     left, right = extractor.embed(pairs).reshape([2, -1]), extractor.embed(texts).reshape([3, -1])
     expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in right] for x in left]
-    np.testing.assert_allclose(extractor.similarity(pairs, texts), expected, atol=1e-5)
-    np.testing.assert_allclose(np.diag(extractor.similarity(texts, texts)), 1, atol=1e-5)
+    assert_close(extractor.similarity(pairs, texts), np.array(expected), num_terms=64)
+    assert_close(np.diag(extractor.similarity(texts, texts)), 1, num_terms=64)
     assert extractor.similarity([], texts).shape == (0, len(texts))
 
 
@@ -133,7 +132,7 @@ def test_wordpieces_of_batches_equal_single_texts(states, combine):
     wordpieces = extractor.preprocessor.tokenizer.tokens(TEXTS).to_list()
     for features, names, text_states in zip(found, wordpieces, states, strict=True):
         assert features.names == ["[CLS]", *(name.decode() for name in names), "[SEP]"]
-        np.testing.assert_allclose(features.vectors, combined(text_states, [-2, -1], combine), atol=1e-5)
+        assert_close(features.vectors, combined(text_states, [-2, -1], combine), num_terms=64)
 
 
 def test_words_have_the_first_or_mean_vector_of_their_wordpieces():
@@ -143,8 +142,8 @@ def test_words_have_the_first_or_mean_vector_of_their_wordpieces():
     first, mean = (extractor.extract([text], "words", how)[0] for how in ("first", "mean"))
     assert first.names == mean.names == ["goodly,", "the", "film", "."]
     assert first.numbers.tolist() == mean.numbers.tolist() == [0, 1, 2, 3]
-    np.testing.assert_allclose(first.vectors, states[[1, 4, 5, 6]], atol=1e-5)
-    np.testing.assert_allclose(mean.vectors, [states[1:4].mean(axis=0), *states[4:7]], atol=1e-5)
+    assert_close(first.vectors, states[[1, 4, 5, 6]], num_terms=64)
+    assert_close(mean.vectors, [states[1:4].mean(axis=0), *states[4:7]], num_terms=64)
 
 
 def test_words_of_pairs_have_the_vectors_of_their_tokens():
@@ -154,7 +153,7 @@ def test_words_of_pairs_have_the_vectors_of_their_tokens():
     assert [features.names for features in found] == [["goodly", "film", "the", "plot"], ["was", "bad"], ["plot"]]
     for features, a, b, positions in zip(found, *pairs, ([1, 3, 5, 6], [2, 3], [1]), strict=True):
         states = np.array(extractor.features(extractor.preprocessor(([a], [b]))))[0]
-        np.testing.assert_allclose(features.vectors, states[positions], atol=1e-5)
+        assert_close(features.vectors, states[positions], num_terms=64)
 
 
 def test_omits_words_without_wordpieces(monkeypatch):
@@ -182,7 +181,7 @@ def test_bfloat16_is_close_to_float32():
     low = toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2], normalize=False)
     found = low.embed(TEXTS)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, extractor.embed(TEXTS), atol=0.05)
+    assert_close(found, extractor.embed(TEXTS), dtype="bfloat16")
 
 
 def test_bfloat16_export_of_pairs_is_close_to_embed(tmp_path):
@@ -191,7 +190,7 @@ def test_bfloat16_export_of_pairs_is_close_to_embed(tmp_path):
     pairs = (TEXTS[:3], TEXTS[3:6])
     answer = served.signatures["serving_default"](text_a=tf.constant(pairs[0]), text_b=tf.constant(pairs[1]))
     assert answer["embedding"].shape == (3, 2, 16)
-    np.testing.assert_allclose(answer["embedding"], extractor.embed(pairs), atol=0.02)
+    assert_close(answer["embedding"], extractor.embed(pairs), dtype="bfloat16")
 
 
 def test_saves_and_loads_as_keras_file(tmp_path):
@@ -209,7 +208,7 @@ def test_saves_and_loads_checkpoints(tmp_path):
     again = keras_bert.BertFeatureExtractor.from_checkpoint(folder, sequence_length=16)
     assert not again.encoder.with_pooler
     assert not again.checkpoint_report.random
-    np.testing.assert_allclose(again.embed(TEXTS), extractor.embed(TEXTS), atol=1e-6)
+    assert_close(again.embed(TEXTS), extractor.embed(TEXTS), num_terms=64)
 
 
 def test_has_only_the_encoders_weights():

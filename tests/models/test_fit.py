@@ -10,6 +10,7 @@ import keras_bert
 from keras_bert.models.head import BertHead
 from keras_bert.training.step import TrainStep
 from tests.models.small_heads import HEADS, make_data, make_head, train_by_trainer, trained_weights
+from tests.tolerances import TRAINING_LIMIT, assert_close
 
 RATE, BATCH_SIZE = 1e-2, 8
 
@@ -28,7 +29,7 @@ def test_fit_trains_the_weights_of_the_trainer(kind):
     head.fit(x, y, batch_size=BATCH_SIZE, epochs=2, verbose=0, validation_data=(x, y))
     other = make_head(kind)
     expected = train_by_trainer(other, x, y, 2, BATCH_SIZE, keras_bert.BertAdamW(RATE))
-    np.testing.assert_allclose(trained_weights(head), expected, rtol=0, atol=1e-6)
+    assert_close(trained_weights(head), expected, limit=TRAINING_LIMIT)
     assert head.history.history.keys() >= {"loss", "val_loss"}
 
 
@@ -51,8 +52,7 @@ def test_keras_arguments_and_methods_take_texts(kind, tmp_path):
     outputs = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0))
     by_callbacks = keras.tree.flatten(head.predict(x, batch_size=7, verbose=0, callbacks=[keras.callbacks.Callback()]))
     if kind not in ("token_classifier", "pretrainer"):  # whose logits of padding mean nothing
-        for one, two in zip(outputs, by_callbacks, strict=True):
-            np.testing.assert_allclose(one, two, atol=1e-5)
+        assert_close(by_callbacks, outputs, num_terms=64)
     head.load_weights(tmp_path / "best.weights.h5")
     logs = head.train_on_batch(x, y, return_dict=True)
     assert logs.keys() == head.test_on_batch(x, y, return_dict=True).keys() >= {"loss"}
@@ -69,7 +69,7 @@ def test_any_keras_optimizer_gets_dense_gradients_of_the_weighted_mean(optimizer
     step = TrainStep(other, keras_bert.BertAdamW(0.0), seed=1)
     gradients, _, _ = step._gradients(batch[:2], ones, tf.constant(0), tf.constant(0), tf.ones([]))
     keras.optimizers.get(optimizer).apply(gradients, other.trainable_variables)
-    np.testing.assert_allclose(trained_weights(head), trained_weights(other), rtol=0, atol=1e-6)
+    assert_close(trained_weights(head), trained_weights(other), limit=TRAINING_LIMIT)
     assert np.abs(trained_weights(head) - before).max() > 1e-4
 
 
@@ -114,7 +114,7 @@ def test_jit_compile_trains_the_same_weights(kind):
         head = compiled(kind, keras.optimizers.SGD(RATE), jit_compile=jit_compile)
         head.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
         weights.append(trained_weights(head))
-    np.testing.assert_allclose(*weights, rtol=0, atol=1e-5)
+    assert_close(*weights, num_terms=16 * 16, magnitude=1)
     assert head.get_compile_config()["jit_compile"] is True
 
 
@@ -125,7 +125,7 @@ def test_a_fit_on_other_data_has_its_own_divisor():
     for epoch, part in enumerate((slice(None), slice(9))):
         head.fit(x[part], y[part], batch_size=BATCH_SIZE, verbose=0)
         expected = train_by_trainer(other, x[part], y[part], 1, BATCH_SIZE, optimizer, first_epoch=epoch)
-    np.testing.assert_allclose(trained_weights(head), expected, rtol=0, atol=1e-6)
+    assert_close(trained_weights(head), expected, limit=TRAINING_LIMIT)
 
 
 def test_pandas_columns_are_read_like_dicts():
@@ -134,8 +134,8 @@ def test_pandas_columns_are_read_like_dicts():
     head = compiled("single_label")
     expected = head.evaluate(x, y, verbose=0)
     for arguments in ((frame,), (frame[["text"]], frame["label"]), (frame["text"], frame["label"])):
-        np.testing.assert_allclose(head.evaluate(*arguments, verbose=0), expected, rtol=1e-6)
-    np.testing.assert_allclose(head.predict(frame["text"], verbose=0), head.predict(x, verbose=0))
+        assert_close(head.evaluate(*arguments, verbose=0), expected, num_terms=64)
+    assert_close(head.predict(frame["text"], verbose=0), head.predict(x, verbose=0), num_terms=64)
     head.fit(frame, validation_data=frame, verbose=0)
     assert "val_loss" in head.fit(frame, validation_data=head.tokenize(frame), verbose=0).history
     questions, answers = make_data("span_labeler", 6)
@@ -159,7 +159,7 @@ def test_methods_of_a_batch_take_what_fit_takes():
     frame, head = pandas.DataFrame({"text": x, "label": y}), compiled("single_label")
     expected = head.test_on_batch(x, y)
     for arguments in ((frame,), (iter(x), y)):
-        np.testing.assert_allclose(head.test_on_batch(*arguments), expected, rtol=1e-6)
+        assert_close(head.test_on_batch(*arguments), expected, num_terms=64)
     assert np.isfinite(head.train_on_batch(frame)).all()
     np.testing.assert_array_equal(head.predict_on_batch(frame), head.predict_on_batch(x))
     assert len(make_head("token_classifier").predict_on_batch(iter([["good"]] * 4))) == 4

@@ -13,6 +13,7 @@ from keras_bert.training.run_dir import RunDirectory
 from keras_bert.training.trainer import Trainer
 from keras_bert.training.trainer_settings import TrainerSettings
 from tests.models.golden import read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close, tolerance
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor
 
 LENGTH, PREDICTIONS = 16, 3
@@ -66,12 +67,12 @@ def test_equals_hugging_face(shared, activation, form):
     pretrainer, ids = BertPretrainer.from_checkpoint(folder), read_ids(golden)
     assert not pretrainer.checkpoint_report.random
     outputs = pretrainer(ids)
-    np.testing.assert_allclose(outputs["masked_logits"], expected["prediction_logits"], atol=1e-5)
-    np.testing.assert_allclose(outputs["next_sentence_logits"], expected["seq_relationship_logits"], atol=1e-5)
+    assert_close(outputs["masked_logits"], expected["prediction_logits"], limit=GOLDEN_LIMIT)
+    assert_close(outputs["next_sentence_logits"], expected["seq_relationship_logits"], limit=GOLDEN_LIMIT)
     positions = np.array([[3, 0, 3], [1, 2, 3], [0, 0, 0], [2, 1, 0]])
     chosen = pretrainer({**ids, "masked_positions": positions})["masked_logits"]
     wanted = np.take_along_axis(expected["prediction_logits"], positions[:, :, None], axis=1)
-    np.testing.assert_allclose(chosen, wanted, atol=1e-5)
+    assert_close(chosen, wanted, limit=GOLDEN_LIMIT)
 
 
 def test_loss_and_metrics_equal_their_definition():
@@ -89,10 +90,10 @@ def test_loss_and_metrics_equal_their_definition():
         weight = len(term_labels)
         loss = np.sum(np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(weight), term_labels])
         correct = np.sum(logits.argmax(axis=1) == term_labels)
-        np.testing.assert_allclose(terms[name], [loss, weight], rtol=1e-5)
+        assert_close(terms[name], [loss, weight], num_terms=weight)
         assert float(pretrainer.loss_weights(labels)[name]) == weight
         found = [sums[f"{name}_{part}"] for part in ("loss", "correct", "weight")]
-        np.testing.assert_allclose(found, [loss, correct, weight], rtol=1e-5)
+        assert_close(found, [loss, correct, weight], num_terms=weight)
 
 
 def test_packed_rows_give_the_loss_and_gradients_of_padded_ones():
@@ -101,9 +102,9 @@ def test_packed_rows_give_the_loss_and_gradients_of_padded_ones():
     assert len(rows["token_ids"]) < 0.6 * len(instances["token_ids"])
     loss, gradients = loss_and_gradients(pretrainer, instances)
     packed_loss, packed_gradients = loss_and_gradients(pretrainer, rows)
-    assert packed_loss == pytest.approx(loss, abs=1e-5)
+    assert_close(packed_loss, loss, num_terms=64)
     for variable, one, other in zip(pretrainer.trainable_variables, gradients, packed_gradients, strict=True):
-        np.testing.assert_allclose(other, one, atol=1e-5, err_msg=variable.path)
+        assert_close(other, one, num_terms=64)
         assert np.abs(one).max() > 1e-6, variable.path
 
 
@@ -140,7 +141,7 @@ def test_a_language_model_cannot_see_what_it_predicts(direction):
     changed[:, 3] = changed[:, 3] % (len(VOCABULARY) - 5) + 5
     other = np.asarray(pretrainer({**inputs, "token_ids": changed})["masked_logits"])
     weights = np.asarray(labels["masked_weights"])
-    is_equal = (np.isclose(logits, other, atol=1e-6).all(axis=2) | (weights == 0)).all(axis=0)
+    is_equal = ((np.abs(logits - other) <= tolerance(num_terms=64)).all(axis=2) | (weights == 0)).all(axis=0)
     # Column i of "left_to_right" is predicted at position i, and of "right_to_left" at i + 1.
     expected = np.arange(LENGTH - 1) < 3 if direction == "left_to_right" else np.arange(LENGTH - 1) + 1 > 3
     assert weights.any(axis=0).all()  # something is predicted in every column
@@ -158,8 +159,7 @@ def test_saves_and_loads_checkpoints_and_keras_files(tmp_path, next_sentence):
     pretrainer.save(tmp_path / "pretrainer.keras")
     inputs, _ = batch_of(random_instances(4))
     for loaded in (again, keras.saving.load_model(tmp_path / "pretrainer.keras")):
-        for name, expected in pretrainer(inputs).items():
-            np.testing.assert_allclose(loaded(inputs)[name], expected, atol=1e-6)
+        assert_close(loaded(inputs), pretrainer(inputs), num_terms=64)
     assert ("cls.seq_relationship.weight" in load_file(folder / "model.safetensors")) == next_sentence
     classifier = keras_bert.BertClassifier.from_checkpoint(folder, labels=["a", "b"], sequence_length=16)
     assert set(classifier.checkpoint_report.random) == {"logits/kernel", "logits/bias"}
@@ -178,10 +178,9 @@ def test_heads_missing_from_a_checkpoint_are_random(tmp_path):
 def test_bfloat16_is_close_to_float32():
     pretrainer, half = toy_pretrainer(), toy_pretrainer(dtype="mixed_bfloat16")
     inputs, _ = batch_of(random_instances(4))
-    for name, expected in pretrainer(inputs).items():
-        found = half(inputs)[name]
-        assert found.dtype == tf.float32
-        np.testing.assert_allclose(found, expected, atol=0.1)
+    found = half(inputs)
+    assert {output.dtype for output in found.values()} == {tf.float32}
+    assert_close(found, pretrainer(inputs), dtype="bfloat16")
     assert half.masked_lm.bias.dtype == "float32"
 
 
@@ -230,7 +229,7 @@ def reference_masks(pretrainer, text, top):
 def assert_same_masks(found, expected):
     assert [[word for word, _ in mask] for mask in found] == [[word for word, _ in mask] for mask in expected]
     for mask, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose([p for _, p in mask], [p for _, p in other], rtol=1e-4)
+        assert_close([p for _, p in mask], [p for _, p in other], num_terms=64)
 
 
 def test_filled_masks_follow_the_logits(pretrainer, tmp_path):

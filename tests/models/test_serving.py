@@ -13,6 +13,7 @@ from tensorflow_serving.config import model_server_config_pb2
 import keras_bert
 from keras_bert.models.classifier import _serving_answers, output_names
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from tests.tolerances import assert_close
 from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
@@ -67,7 +68,7 @@ def test_ids_may_be_padded_to_any_length(classifier, signatures):
     expected = signatures["tokens"](**ids)["probabilities"]
     wide = {name: tf.pad(values, [[0, 0], [0, 32 - values.shape[1]]]) for name, values in ids.items()}
     assert wide["token_ids"].shape == [4, 32]  # all positions of the model
-    np.testing.assert_allclose(signatures["tokens"](**wide)["probabilities"], expected, atol=1e-6)
+    assert_close(signatures["tokens"](**wide)["probabilities"], expected, num_terms=2 * 256)
 
 
 def test_signatures_reject_invalid_inputs(signatures):
@@ -129,8 +130,8 @@ def test_a_mixed_bfloat16_model_is_exported_unchanged_or_in_float32(tmp_path):
 
     as_it_is = served("mixed")
     assert 1e-5 < np.abs(as_it_is - expected).max() < 0.01
-    np.testing.assert_allclose(as_it_is, mixed.predict_probabilities(TEXTS), atol=0.01)
-    np.testing.assert_allclose(served("float32", dtype="float32"), expected, atol=1e-6)
+    assert_close(as_it_is, mixed.predict_probabilities(TEXTS), dtype="bfloat16")
+    assert_close(served("float32", dtype="float32"), expected, num_terms=64)
 
 
 def test_a_failed_export_writes_nothing(tmp_path, monkeypatch):
@@ -179,4 +180,4 @@ def test_windows_are_averaged_in_the_graph(tmp_path):
     texts = ["good " * 60, "bad", "", "the film was awful . " * 9]
     columns = {"text_a": ["a plot"] * 4, "text_b": texts}
     served = signatures["serving_default"](**{name: tf.constant(values) for name, values in columns.items()})
-    np.testing.assert_allclose(served["probabilities"], classifier.predict_probabilities(columns), atol=1e-6)
+    assert_close(served["probabilities"], classifier.predict_probabilities(columns), num_terms=64)

@@ -10,6 +10,7 @@ from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.models.golden import read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close
 from tests.toys import VOCABULARY, toy_encoder
 
 GOLDEN_HEAD = "question_answering"
@@ -33,7 +34,7 @@ def test_logits_equal_hugging_face(shared, golden, folder):
     outputs, expected, mask = labeler(ids), np.load(golden / "outputs.npz"), ids["padding_mask"]
     for name in NAMES:
         logits = keras.ops.convert_to_numpy(outputs[name])
-        np.testing.assert_allclose(logits[mask == 1], expected[name][mask == 1], atol=1e-5)
+        assert_close(logits[mask == 1], expected[name][mask == 1], limit=GOLDEN_LIMIT)
         assert np.all(logits[mask == 0] < -1e8)
     assert not labeler.checkpoint_report.random
     assert not labeler.checkpoint_report.unused
@@ -58,7 +59,7 @@ def test_loss_equals_numpy(labeler):
     total, weight = labeler.loss_terms(labels, dict(zip(NAMES, logits, strict=True)), weights)["loss"]
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     losses = [-(log_probabilities[0, i, a] + log_probabilities[1, i, b]) / 2 for i, (a, b) in enumerate(labels)]
-    np.testing.assert_allclose(total, np.dot(losses, weights), rtol=1e-6)
+    assert_close(total, np.dot(losses, weights), num_terms=15)
     assert weight == labeler.loss_weights(labels, weights)["loss"] == 3
 
 
@@ -110,7 +111,7 @@ def test_answers_equal_prediction_files_and_their_offsets(labeler):
         texts = [answer["text"] for answer in answers]  # two may have the same score
         assert sorted(texts) == sorted(answer.text for answer in expected if answer.text != "empty")
         scores = [answer.start_logit + answer.end_logit for answer in expected][: len(texts)]
-        np.testing.assert_allclose([answer["score"] for answer in answers], scores, atol=1e-5)
+        assert_close([answer["score"] for answer in answers], scores, num_terms=64)
         for answer in answers:
             # White space in an answer is one space, as in the original's files.
             assert answer["text"] == " ".join(context[answer["start"] : answer["end"]].split())

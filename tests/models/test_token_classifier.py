@@ -7,6 +7,7 @@ from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
 from tests.models.golden import read_ids
+from tests.tolerances import GOLDEN_LIMIT, assert_close
 from tests.toys import VOCABULARY, toy_encoder, toy_reviews
 
 GOLDEN_HEAD = "token_classification"
@@ -28,7 +29,7 @@ def toy_model(**arguments):
 def test_logits_equal_hugging_face(shared, golden, folder):
     ids = read_ids(shared / "golden" / "hf_tiny")
     model = BertTokenClassifier.from_checkpoint(folder, sequence_length=32)
-    np.testing.assert_allclose(model(ids), np.load(golden / "outputs.npz")["logits"], atol=1e-5)
+    assert_close(model(ids), np.load(golden / "outputs.npz")["logits"], limit=GOLDEN_LIMIT)
     assert model.labels == ["0", "1", "2", "3", "4"]
     assert not model.checkpoint_report.random
     assert not model.checkpoint_report.unused
@@ -54,7 +55,7 @@ def test_loss_ignores_unlabeled_tokens():
     total, weight = model.loss_terms(labels, logits, weights)["loss"]
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     expected = -2 * (log_probabilities[0, 1, 4] + log_probabilities[0, 2, 2]) - log_probabilities[1, 0, 0]
-    np.testing.assert_allclose(total, expected, rtol=1e-6)
+    assert_close(total, expected, num_terms=15)
     assert weight == model.loss_weights(labels, weights)["loss"] == 5
 
 
@@ -67,7 +68,7 @@ def test_tags_words_at_their_first_wordpiece(model):
     tokenized = model.tokenize_sentences(SENTENCES)
     logits = model.predict_logits(tokenized, batch_size=3)
     whole = model(tokenized.windows.batch(np.arange(len(tokenized.windows)))).numpy()
-    np.testing.assert_allclose(logits, whole[tokenized.word_windows, tokenized.word_positions], atol=1e-5)
+    assert_close(logits, whole[tokenized.word_windows, tokenized.word_positions], num_terms=64)
     tags = model.predict_tags(SENTENCES)
     assert [len(sentence_tags) for sentence_tags in tags] == [len(words) for words in SENTENCES]
     assert [tag for sentence_tags in tags for tag in sentence_tags] == [TAGS[label] for label in logits.argmax(axis=1)]
@@ -98,7 +99,7 @@ def test_tags_of_texts_equal_those_of_words_and_entities_equal_seqeval(model):
             first, last = text[: entity["start"]].count(" "), text[: entity["end"]].count(" ")
             found.append((entity["type"], first, last))
             scores = [word["score"] for word in described["words"][first : last + 1]]
-            assert entity["score"] == pytest.approx(np.mean(scores), abs=1e-5)
+            assert_close(entity["score"], np.mean(scores), num_terms=len(scores))
         assert found == get_entities(tags)
 
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_bert.pretraining.row_packing import first_fit, pack_dataset, pack_instances
 from tests.pretraining.corpora import restored
 from tests.reference import sequence_packing
+from tests.tolerances import assert_close
 from tests.toys import VOCABULARY, toy_encoder
 
 CAPS = {"sequence_length": 48, "max_instances": 5, "max_predictions": 9}
@@ -129,7 +130,7 @@ def test_packed_instances_have_the_outputs_of_single_ones():
     placed, offsets = first_fit(lengths, instances["masked_weights"].sum(axis=1), 64, 8, 40)
     assert np.bincount(placed).max() > 2
     for instance, (row, offset, length) in enumerate(zip(placed, offsets, lengths, strict=True)):
-        np.testing.assert_allclose(together[row, offset : offset + length], alone[instance, :length], atol=1e-5)
+        assert_close(together[row, offset : offset + length], alone[instance, :length], num_terms=64)
     assert np.isfinite(together).all()  # of padding too
     # Without sequence_ids instances would attend to each other.
     mixed = encoder({name: rows[name] for name in (*inputs, "position_ids")})["sequence_output"]

@@ -11,6 +11,7 @@ from keras_bert.models.encoder import BertEncoder
 from tasks import glue
 from tests.tasks import programs
 from tests.tasks.programs import read_json
+from tests.tolerances import assert_close
 from tests.toys import toy_reviews
 
 
@@ -81,7 +82,7 @@ def test_model_of_mnli_starts_rte_and_predicts_ax(toy_glue, toy_checkpoint, tmp_
 
     run("rte", "train", toy_glue, tmp_path / "rte", tmp_path / "mnli", epochs=0.1, learning_rate=1e-12)
     encoders = [BertEncoder.from_checkpoint(tmp_path / task / "model").weights[0].numpy() for task in ("mnli", "rte")]
-    np.testing.assert_allclose(*encoders, atol=1e-9)
+    assert_close(*encoders)
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_learns_to_answer_and_writes_answers_with_the_reported_scores(finished):
     assert metrics["total"] == 40
     results = read_json(folder / "results.json")
     assert results["score"] == ("eval/f1" if version == "1.1" else "eval/best_f1")
-    assert results["best"]["metrics"]["eval/f1"] == pytest.approx(metrics["f1"], abs=1e-6)
+    assert results["best"]["metrics"]["eval/f1"] == pytest.approx(metrics["f1"])
     right = {question.id: question.answers for question in read_squad(files["eval"], version)}
     for name in ("evaluation_eval", "predictions/predict"):
         answers = read_json(folder / name / "predictions.json")

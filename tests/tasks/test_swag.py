@@ -8,6 +8,7 @@ from absl import flags
 from tasks import swag
 from tests.tasks import programs
 from tests.tasks.programs import read_json
+from tests.tolerances import assert_close
 from tests.toys import toy_questions
 
 
@@ -72,7 +73,7 @@ def test_exported_model_predicts_as_in_the_files(finished):
     choices = [[f"the film {question[f'ending{number}']}" for number in range(3)] for question in questions]
     served = signature(prompt=tf.constant([row["sent1"] for row in questions]), choices=tf.constant(choices))
     written = [[float(row[f"probability of {number}"]) for number in range(3)] for row in rows]
-    np.testing.assert_allclose(served["probabilities"], written, atol=1e-4)
+    assert_close(served["probabilities"], written, num_terms=64)
 
 
 @pytest.mark.slow

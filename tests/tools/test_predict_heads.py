@@ -14,6 +14,7 @@ from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from tests.tolerances import tolerance
 from tests.tools.program_flags import parse_flags
 from tests.toys import VOCABULARY, toy_encoder, toy_preprocessor, toy_reviews
 from tools import predict
@@ -78,7 +79,7 @@ def assert_same(found, expected):
     def parse(value, **options):
         return json.loads(json.dumps(value), object_pairs_hook=list, **options)
 
-    assert parse(found) == parse(expected, parse_float=lambda text: pytest.approx(float(text), abs=1e-5))
+    assert parse(found) == parse(expected, parse_float=lambda x: pytest.approx(float(x), abs=tolerance(num_terms=64)))
 
 
 def test_answers_questions(span_labeler, tmp_path, caplog):

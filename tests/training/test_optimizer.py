@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_bert.training.optimizer import BertAdamW
 from keras_bert.training.schedule import WarmupSchedule
 from tests.reference import optimizer as reference
+from tests.tolerances import TRAINING_LIMIT, assert_close
 from tests.training.models import STEPS, embedding_batches, embedding_model
 
 SHAPES = {"table": (5, 4), "dense/kernel": (4, 3), "dense/bias": (3,), "layer_norm/gamma": (3,)}
@@ -51,19 +52,16 @@ def test_equals_the_original_on_golden_data(shared):
     variables = list(make_variables({path: golden[f"init_{key}"] for key, path in names.items()}).values())
     schedule = WarmupSchedule(settings["init_lr"], settings["num_train_steps"], settings["num_warmup_steps"])
     optimizer = BertAdamW(schedule)
-    norms = []
     for step in range(settings["steps_run"] + 1):
         if step in golden["snapshot_steps"] and step > 0:
             row = list(golden["snapshot_steps"]).index(step)
             kept = {"var": variables, "m": slots(optimizer, "momentum"), "v": slots(optimizer, "velocity")}
             for kind, values in kept.items():
-                for key, value in zip(names, values, strict=True):
-                    np.testing.assert_allclose(value.numpy(), golden[f"{kind}_{key}"][row], rtol=0, atol=1e-6)
+                assert_close(values, [golden[f"{kind}_{key}"][row] for key in names], limit=TRAINING_LIMIT)
         if step < settings["steps_run"]:
-            assert float(optimizer.learning_rate) == pytest.approx(golden["lr"][step], abs=1e-9)
+            assert_close(optimizer.learning_rate, golden["lr"][step], magnitude=settings["init_lr"])
             gradients = [tf.constant(golden[f"grad_{key}"][step]) for key in names]
-            norms.append(float(optimizer.apply(gradients, variables)))
-    np.testing.assert_allclose(norms, golden["global_norm"], rtol=1e-6)
+            assert_close(optimizer.apply(gradients, variables), golden["global_norm"][step], num_terms=18)
     assert int(optimizer.iterations.numpy()) == settings["steps_run"]
 
 
@@ -87,9 +85,8 @@ def test_equals_the_reference_on_random_sequences(bias_correction, clip_norm, ra
         gradients = random_gradients(rng, scale=scale)
         norm = optimizer.apply(tensors(gradients), list(variables.values()))
         slow.apply(gradients, rate)
-        assert float(norm) == pytest.approx(reference.global_norm(gradients.values()), rel=1e-6)
-    for path, variable in variables.items():
-        np.testing.assert_allclose(variable.numpy(), slow.variables[path], rtol=0, atol=1e-6)
+        assert_close(norm, reference.global_norm(gradients.values()), num_terms=38)
+    assert_close(variables, slow.variables, limit=TRAINING_LIMIT)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -102,9 +99,9 @@ def test_bias_correction_equals_pytorch(shared, seed):
     for step, learning_rate in enumerate(golden["learning_rates"]):
         rate.assign(learning_rate)
         norm = optimizer.apply([tf.constant(golden[f"gradients/{name}"][step]) for name in names], variables)
-        assert float(norm) == pytest.approx(golden["gradient_norms"][step], rel=1e-6)
-        for name, variable in zip(names, variables, strict=True):
-            np.testing.assert_allclose(variable.numpy(), golden[f"after/{name}"][step], rtol=0, atol=2e-6)
+        assert_close(norm, golden["gradient_norms"][step], num_terms=79)
+        # PyTorch rounds otherwise, in 100 steps at high rates: twice the limit for the original.
+        assert_close(variables, [golden[f"after/{name}"][step] for name in names], limit=2 * TRAINING_LIMIT)
 
 
 def test_sums_repeated_rows_of_sparse_gradients():
@@ -222,9 +219,8 @@ def test_apply_if_finite_divides_by_the_loss_scale():
         variables = list(make_variables(starts).values())
         values = [gradient * scale for gradient in tensors(gradients)]
         report = BertAdamW(0.1).apply_if_finite(values, variables, loss_scale=tf.constant(scale))
-        results.append((float(report["norm"]), *(variable.numpy() for variable in variables)))
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        results.append([report["norm"][None], *variables])
+    assert_close(*results)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -247,8 +243,7 @@ def test_fit_follows_the_schedule_and_equals_a_loop(jit_compile):
         with tf.GradientTape() as tape:
             loss = again.compute_loss(y=labels, y_pred=again(ids))
         optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-    for ours, other in zip(model.get_weights(), again.get_weights(), strict=True):
-        np.testing.assert_allclose(ours, other, rtol=0, atol=1e-6)
+    assert_close(model.get_weights(), again.get_weights(), limit=TRAINING_LIMIT)
 
 
 def test_learning_rate_factors_scale_the_updates():
@@ -262,7 +257,7 @@ def test_learning_rate_factors_scale_the_updates():
     # The first expression that is found counts; the decay of the weights goes with the rate.
     expected = {"table": 0.25, "dense/kernel": 0.5, "dense/bias": 0.5, "layer_norm/gamma": 1.0}
     for path, factor in expected.items():
-        np.testing.assert_allclose(moved[3][path], factor * moved[0][path], rtol=1e-4, atol=1e-7)
+        assert_close(moved[3][path], factor * moved[0][path], magnitude=np.abs(starts[path]).max())
 
 
 def test_config_keeps_every_argument():
@@ -311,7 +306,7 @@ def test_keras_loss_scaling_skips_an_overflow():
     np.testing.assert_array_equal(kernel.numpy(), [1.0, 1.0])
     assert float(optimizer.dynamic_scale.numpy()) == 2.0
     apply(tf.constant([1.0, -1.0]))  # unscaled 0.5 and -0.5: not clipped
-    np.testing.assert_allclose(slots(optimizer, "momentum")[0].numpy(), [0.05, -0.05], rtol=1e-6)
+    assert_close(slots(optimizer, "momentum")[0], [0.05, -0.05])
     assert kernel.numpy()[0] < 1.0 < kernel.numpy()[1]
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert isinstance(again.inner_optimizer, BertAdamW)

@@ -58,8 +58,7 @@ def test_weights_equal_those_of_one_device(found, name, mode):
     one, other = found["one"], found[mode]
     assert_close(get_weights(other, name), get_weights(one, name), num_terms=sum(BATCH_SIZES), magnitude=1.0)
     for number in ("examples", "steps", "gradient_norm", "failed"):
-        rtol = 1e-3 if name == "float16" else 1e-4
-        np.testing.assert_allclose(other[f"{name}/{number}"], one[f"{name}/{number}"], rtol=rtol)
+        assert_close(other[f"{name}/{number}"], one[f"{name}/{number}"], num_terms=sum(BATCH_SIZES))
     assert one[f"{name}/gradient_norm"] > 0.1  # the limit
 
 
@@ -111,7 +110,7 @@ def test_a_custom_loop_on_replicas_equals_one_device(found):
     one, mirrored = found["one"], found["mirrored"]
     assert one["loop/norms"].min() > 1.5  # the limit is 1: every step was clipped
     np.testing.assert_array_equal(mirrored["loop/norms"][:, 0], mirrored["loop/norms"][:, 1])
-    np.testing.assert_allclose(mirrored["loop/norms"][:, :1], one["loop/norms"], rtol=1e-5)
+    assert_close(mirrored["loop/norms"][:, :1], one["loop/norms"], num_terms=128)
     assert_close(get_weights(mirrored, "loop"), get_weights(one, "loop"), num_terms=128, magnitude=1.0)
 
 

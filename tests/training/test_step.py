@@ -35,10 +35,6 @@ def train(steps, calls=1, gradient_accumulation_steps=1, **arguments):
     return classifier.get_weights(), {name: float(value) for name, value in report.items()}
 
 
-def difference(one, other):
-    return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
-
-
 def two_terms_rows(count):
     rng = np.random.default_rng(0)
     return rng.normal(size=(count, 3)).astype("float32"), rng.normal(size=(count, 2)).astype("float32")
@@ -57,7 +53,7 @@ def test_updates_equal_those_of_keras_fit():
     assert report["examples"] == 37
     assert report["tokens"] == classifier.preprocessor.token_counts(TEXTS).numpy().sum()
     assert report["padded_tokens"] > report["tokens"]
-    assert report["loss"] / 5 == pytest.approx(0.8, abs=0.3)
+    assert 0.5 < report["loss"] / 5 < 1.1
     assert report["gradient_norm"] > 0
 
 
@@ -69,12 +65,12 @@ def test_micro_batches_do_not_change_the_result(parts, class_weights):
     whole, report = train(5, class_weights=class_weights)
     weights, parts_report = train(5, gradient_accumulation_steps=parts, class_weights=class_weights)
     assert_close(weights, whole, num_terms=NUM_TERMS, magnitude=1)
-    assert parts_report == pytest.approx(report, abs=1e-4)
-    assert class_weights is None or difference(whole, train(5)[0]) > 1e-4
+    assert_close(parts_report, report, num_terms=5 * NUM_TERMS)
+    assert class_weights is None or np.abs(whole[-2] - train(5)[0][-2]).max() > 1e-4
 
 
 def test_the_number_of_calls_does_not_change_the_result():
-    assert difference(train(8, calls=1)[0], train(8, calls=4)[0]) < 1e-7
+    assert_close(train(8, calls=1)[0], train(8, calls=4)[0])
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -85,9 +81,8 @@ def test_losses_are_divided_by_the_mean_weight_if_one_is_set(parts):
         TrainStep(TwoTerms(), BertAdamW(1e-2), None, parts, mean_loss_weights=each).run(repeat(*batch), 0, 1)
         for each in (None, weights)
     )
-    assert float(mean["gradient_norm"]) == pytest.approx(float(own["gradient_norm"]) / 4, rel=1e-5)
-    for name, loss in own["loss_terms"].items():
-        assert float(mean["loss_terms"][name]) == pytest.approx(float(loss) / 4, rel=1e-5)
+    assert_close(mean["gradient_norm"], own["gradient_norm"] / 4, num_terms=6 * 3)
+    assert_close(mean["loss_terms"], {name: loss / 4 for name, loss in own["loss_terms"].items()}, num_terms=6 * 3)
 
 
 @pytest.mark.parametrize("gradient_accumulation_steps", [2, 3])
@@ -99,7 +94,7 @@ def test_micro_batches_do_not_change_two_unevenly_weighted_loss_terms(gradient_a
         report = step.run(repeat(*two_terms_rows(7)), 0, 3)
         assert set(report["loss_terms"]) == {"first", "second"}
         results.append(model.get_weights())
-    assert difference(*results) < 1e-6
+    assert_close(*results, num_terms=7)
 
 
 def test_a_variable_without_gradient_is_not_changed():
@@ -137,8 +132,8 @@ def test_batches_of_a_static_shape_give_the_same_weights(gradient_accumulation_s
         report = step.run(iterator, 0, 7)
         loss, examples = float(report["loss_terms"]["loss"]), int(report["examples"])
     assert examples == expected_report["examples"]
-    assert loss == pytest.approx(expected_report["loss"], rel=1e-5)
-    assert difference(expected, classifier.get_weights()) < 1e-5
+    assert_close(loss, expected_report["loss"], num_terms=7 * NUM_TERMS)
+    assert_close(classifier.get_weights(), expected, num_terms=NUM_TERMS, magnitude=1)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_bert.layers.tensorflow.fast_attention import attend
 from keras_bert.layers.tensorflow.fast_dropout import keep_mask
 from tests.layers.tensorflow.derivatives import second_derivative, value_and_gradients
+from tests.tolerances import assert_close
 
 BATCH, LENGTH, HEADS, HEAD_SIZE = 3, 7, 2, 4
 HIDDEN = HEADS * HEAD_SIZE
@@ -45,8 +46,7 @@ def value_and_gradient(function, projected, masked_scores, d_context, rate):
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_equals_tensorflows_gradients(rows, rate):
     expected = value_and_gradient(plain, *arguments("float64", rows), rate)
-    for found, exact in zip(value_and_gradient(fast, *arguments("float32", rows), rate), expected, strict=True):
-        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=2e-6 * np.abs(exact).max())
+    assert_close(value_and_gradient(fast, *arguments("float32", rows), rate), expected, num_terms=32)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -56,10 +56,9 @@ def test_low_precision_is_as_close_as_its_rounding(rows, rate, dtype):
     low = arguments(dtype, rows)
     expected = value_and_gradient(plain, *(tf.cast(part, tf.float32) for part in low), rate)
     graph = tf.function(fast)  # in a graph TensorFlow fuses operations
-    unit = {"bfloat16": 2**-8, "float16": 2**-11}[dtype]
-    for found, exact in zip(value_and_gradient(graph, *low, rate), expected, strict=True):
-        assert found.dtype == dtype
-        np.testing.assert_allclose(tf.cast(found, tf.float32), exact, atol=4 * unit * np.abs(exact).max())
+    found = value_and_gradient(graph, *low, rate)
+    assert {part.dtype.name for part in found} == {dtype}
+    assert_close(found, expected, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -75,8 +74,7 @@ def test_a_graph_of_unknown_shape_gives_the_same_results():
     graph = tf.function(lambda projected, mask: fast(projected, mask, 0.4), input_signature=specs)
     *inputs, d_context = arguments("float32", LENGTH)
     found = value_and_gradient(lambda projected, mask, _: graph(projected, mask), *inputs, d_context, None)
-    for one, other in zip(found, value_and_gradient(fast, *inputs, d_context, 0.4), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert_close(found, value_and_gradient(fast, *inputs, d_context, 0.4), num_terms=32)
 
 
 @pytest.mark.parametrize("wrap", [lambda function: function, tf.function])

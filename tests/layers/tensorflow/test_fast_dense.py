@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_bert.layers.dense import get_activation
 from keras_bert.layers.tensorflow.fast_dense import dense
 from tests.layers.tensorflow.derivatives import second_derivative, value_and_gradients
+from tests.tolerances import assert_close
 
 
 def arguments(dtype="float32", rows=64):
@@ -26,8 +27,7 @@ def fast(activation, training):
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "tanh", "linear"])
 def test_equals_tensorflows_gradients(activation, training):
     expected = value_and_gradients(plain(activation), *arguments("float64"))
-    for found, exact in zip(value_and_gradients(fast(activation, training), *arguments()), expected, strict=True):
-        np.testing.assert_allclose(found, exact, rtol=1e-6, atol=2e-6 * np.abs(exact).max())
+    assert_close(value_and_gradients(fast(activation, training), *arguments()), expected, num_terms=64)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -36,10 +36,9 @@ def test_bfloat16_is_as_close_as_its_rounding(activation, training):
     low = arguments("bfloat16", rows=512)
     expected = value_and_gradients(plain(activation), *(tf.cast(part, tf.float32) for part in low))
     graph = tf.function(fast(activation, training))  # in a graph TensorFlow fuses operations
-    for found, exact in zip(value_and_gradients(graph, *low), expected, strict=True):
-        assert found.dtype == "bfloat16"
-        # Three roundings: of the product, of the slope and of the result.
-        np.testing.assert_allclose(tf.cast(found, tf.float32), exact, rtol=2**-7, atol=2**-7 * np.abs(exact).max())
+    found = value_and_gradients(graph, *low)
+    assert {part.dtype for part in found} == {tf.bfloat16}
+    assert_close(found, expected, dtype="bfloat16")  # rounds the product, the slope and the result, but no sums
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -50,8 +49,7 @@ def test_a_graph_of_unknown_shape_and_a_saved_model_give_the_same_results(traini
     tf.saved_model.save(module, str(tmp_path))
     expected = value_and_gradients(fast("gelu", training), *arguments())
     for function in (module.run, tf.saved_model.load(str(tmp_path)).run):
-        for one, other in zip(value_and_gradients(function, *arguments()), expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+        assert_close(value_and_gradients(function, *arguments()), expected, num_terms=64)
 
 
 @pytest.mark.parametrize("wrap", [lambda function: function, tf.function])

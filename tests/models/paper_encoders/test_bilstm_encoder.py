@@ -3,6 +3,7 @@ import pytest
 
 from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
 from tests.models.composed import make_encoder
+from tests.tolerances import assert_close
 from tests.toys import toy_encoder
 
 
@@ -18,10 +19,10 @@ def test_equals_the_recurrence_written_out():
             memory = memory / (1 + np.exp(-forget)) + np.tanh(new) / (1 + np.exp(-in_))
             state = states[position] = np.tanh(memory) / (1 + np.exp(-out))
         expected.append(np.stack([states[position] for position in range(5)]))
-    np.testing.assert_allclose(outputs["sequence_output"][0], np.concatenate(expected, axis=1), atol=1e-5)
+    assert_close(outputs["sequence_output"][0], np.concatenate(expected, axis=1), num_terms=5 * 24)
     final = np.concatenate([expected[0][-1], expected[1][0]])
     kernel, bias = (np.array(weight) for weight in encoder.bilstm_pooler.weights)
-    np.testing.assert_allclose(outputs["pooled_output"][0], np.tanh(final @ kernel + bias), atol=1e-5)
+    assert_close(outputs["pooled_output"][0], np.tanh(final @ kernel + bias), num_terms=5 * 24)
 
 
 def test_initial_weights_differ_between_directions_and_repeat_with_the_seed():
