@@ -180,7 +180,7 @@ def test_bfloat16_is_close_to_float32():
     inputs, _ = batch_of(random_instances(4))
     found = half(inputs)
     assert {output.dtype for output in found.values()} == {tf.float32}
-    assert_close(found, pretrainer(inputs), dtype="bfloat16")
+    assert_close(found, pretrainer(inputs), num_terms=4, dtype="bfloat16")  # the blocks and heads round in turn
     assert half.masked_lm.bias.dtype == "float32"
 
 
