@@ -116,7 +116,7 @@ def test_pearson_of_large_values_with_a_small_spread():
     x = (offset + 3 * random.standard_normal(5_000)).astype("float32")
     y = (0.5 * (x - np.float32(offset)) + random.standard_normal(5_000) - offset).astype("float32")
     expected = pearsonr(x.astype("float64"), y.astype("float64")).statistic
-    assert_same_score(feed(PearsonCorrelation(), x, y, batch_size=33), expected, limit=1e-11)  # spread: 3e-7 of x
+    assert_same_score(feed(PearsonCorrelation(), x, y, batch_size=33), expected, limit=1e-10)  # spread: 3e-7 of x
 
 
 @pytest.mark.parametrize("metric", [PearsonCorrelation, SpearmanCorrelation])
