@@ -216,7 +216,7 @@ def test_two_replicas_train_the_weights_of_one_device(tmp_path, corpus, start_ph
     flags = [*text_flags(corpus), "--pack", "--dropout=0"]  # dropout has another mask on each replica
     one = start_phases(tmp_path / "one", *flags)
     two = start_phases(tmp_path / "two", *flags, "--strategy=mirrored", "--num_logical_devices=2")
-    assert_close(trained_weights(two), trained_weights(one), limit=1e-5)  # more than by one device
+    assert_close(trained_weights(two), trained_weights(one), limit=1e-5)  # required of MirroredStrategy
 
 
 @pytest.mark.parametrize(
