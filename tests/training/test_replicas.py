@@ -58,7 +58,8 @@ def test_weights_equal_those_of_one_device(found, name, mode):
     one, other = found["one"], found[mode]
     assert_close(get_weights(other, name), get_weights(one, name), num_terms=sum(BATCH_SIZES), magnitude=1.0)
     for number in ("examples", "steps", "gradient_norm", "failed"):
-        assert_close(other[f"{name}/{number}"], one[f"{name}/{number}"], num_terms=sum(BATCH_SIZES))
+        dtype = "float16" if name == "float16" else "float32"
+        assert_close(other[f"{name}/{number}"], one[f"{name}/{number}"], max(BATCH_SIZES), dtype)
     assert one[f"{name}/gradient_norm"] > 0.1  # the limit
 
 
