@@ -99,7 +99,7 @@ def test_low_precision_is_close_and_a_row_of_padding_is_finite(kind, dtype):
     exact, outputs = encoder(inputs), low(inputs)
     real = inputs["padding_mask"] == 1
     for name, rows in {"pooled_output": ..., "sequence_output": real}.items():
-        assert_close(array(outputs[name])[rows], array(exact[name])[rows], dtype=low.compute_dtype)
+        assert_close(array(outputs[name])[rows], array(exact[name])[rows], num_terms=4, dtype=low.compute_dtype)
     assert {keras.backend.standardize_dtype(output.dtype) for output in outputs.values()} == {low.compute_dtype}
     inputs["padding_mask"][1] = 0
     for values in (*encoder(inputs).values(), *low(inputs).values()):
