@@ -10,7 +10,7 @@ from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.training.training_checkpoints import TrainingCheckpoints
 from tests.toys import toy_classifier
 from tests.training.models import HAS_FLOAT16, tiny_batches, tiny_model
-from tests.training.test_step import batches_for, difference
+from tests.training.test_step import batches_for
 
 needs_float16 = pytest.mark.skipif(not HAS_FLOAT16, reason="oneDNN is limited to instructions without float16")
 
@@ -47,6 +47,10 @@ def train(folder, stop_at=None, scores=(0.1, 0.2, 0.3), model=None, batches=None
 
 def records(trainer, event):
     return [record for record in trainer.run_directory.read_log() if record["event"] == event]
+
+
+def difference(one, other):
+    return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
 
 
 def weight_difference(*trainers):
