@@ -69,7 +69,7 @@ def load_tokenizer(
     """
     from keras_bert.text.tokenizer import BertTokenizer
 
-    vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary_path
+    vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary
     if isinstance(vocabulary, (str, os.PathLike)):
         vocabulary = Path(vocabulary)
     if vocabulary is None:

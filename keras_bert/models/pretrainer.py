@@ -321,7 +321,7 @@ class BertPretrainer(BertHead):
             has_pooler = "encoder/pooler/kernel" in checkpoint.arrays
             next_sentence = has_pooler and encoder.attention_direction != LEFT_TO_RIGHT
         preprocessor = None
-        if checkpoint.vocabulary_path is not None and keras.backend.backend() == "tensorflow":
+        if checkpoint.vocabulary is not None and keras.backend.backend() == "tensorflow":
             preprocessor = _make_preprocessor(checkpoint, sequence_length or encoder.max_position_embeddings)
         pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)

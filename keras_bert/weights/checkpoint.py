@@ -14,7 +14,7 @@ from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 class Checkpoint:
     """Weights and settings read from the files of google-research/bert or Hugging Face."""
 
-    source: str  # "hugging_face" or "google_bert"
+    source: str  # the module that read it, such as "hugging_face"
     path: Path  # the safetensors file, its index, or the TF1 prefix
     # Constructor arguments of the encoder, or of each BERT in it. `attention_direction` is present unless the encoder
     # is bidirectional or has both directions.
@@ -24,7 +24,7 @@ class Checkpoint:
     classifier_arguments: Mapping[str, Any] | None
     arrays: Mapping[str, np.ndarray]  # float32, by our variable path; kernels may be transposed views
     tensor_names: Mapping[str, tuple[str, ...]]  # tensor names in the file, by our variable path
-    vocabulary_path: Path | None = None
+    vocabulary: Path | tuple[str, ...] | None = None  # a vocab.txt, or the wordpieces
     lower_case: bool | None = None  # None: unknown
     strip_accents: bool | None = None  # None: unknown; accents are then stripped when lower-casing
     unused: tuple[str, ...] = ()  # names in the file that were not read, sorted

@@ -7,6 +7,9 @@ from keras_bert.weights import google_bert, hugging_face
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.preset_names import PRESETS
 
+# The readers of formats, in the order in which they look at a folder. Each finds its weights at a path, or None, and
+# reads what it found.
+_FORMATS = (hugging_face, google_bert)
 _PICKLE_NAME = "pytorch_model"
 _MAX_ENTRIES_LISTED = 20
 
@@ -20,12 +23,10 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
     files are corrupt, do not match each other or are not of a BERT.
     """
     path = Path(path)
-    weights = hugging_face.find_hugging_face_weights(path)
-    if weights is not None:
-        return hugging_face.read_hugging_face(weights)
-    prefix = google_bert.find_google_bert_prefix(path)
-    if prefix is not None:
-        return google_bert.read_google_bert(prefix)
+    for file_format in _FORMATS:
+        weights = file_format.find(path)
+        if weights is not None:
+            return file_format.read(weights)
     raise FileNotFoundError(_describe_missing_weights(path))
 
 

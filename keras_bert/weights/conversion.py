@@ -1,6 +1,7 @@
 """Converts checkpoints of BERTs to those of the paper's other encoders (arXiv 1810.04805, sections 5.1 and 5.3)."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from absl import logging
@@ -116,4 +117,7 @@ def _check_compatible(left: Checkpoint, right: Checkpoint) -> None:
 
 
 def _vocabulary(checkpoint: Checkpoint) -> bytes | None:
-    return None if checkpoint.vocabulary_path is None else checkpoint.vocabulary_path.read_bytes()
+    vocabulary = checkpoint.vocabulary
+    if isinstance(vocabulary, Path):
+        return vocabulary.read_bytes()
+    return None if vocabulary is None else "".join(f"{token}\n" for token in vocabulary).encode()

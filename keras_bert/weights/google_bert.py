@@ -37,7 +37,7 @@ _COUNTERS = frozenset({"global_step", "beta1_power", "beta2_power"})
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # in every object-based checkpoint of TensorFlow 2
 
 
-def find_google_bert_prefix(path: Path) -> Path | None:
+def find(path: Path) -> Path | None:
     """Returns the prefix of the TF1 checkpoint at a folder, prefix, `.index` or `checkpoint` file; None if none.
 
     In a folder the file `checkpoint` decides, as in TensorFlow; without one there must be a single `*.ckpt*.index`.
@@ -50,14 +50,14 @@ def find_google_bert_prefix(path: Path) -> Path | None:
     return prefix if _index_file(prefix).is_file() else None
 
 
-def read_google_bert(prefix: Path) -> Checkpoint:
+def read(prefix: Path) -> Checkpoint:
     """Reads a checkpoint of google-research/bert: pre-trained, or fine-tuned by `run_classifier.py` or `run_squad.py`.
 
     `prefix` is its path without `.index`; `bert_config.json` is in the same folder. Optimizer slots are only counted.
     """
     config_path = prefix.with_name(CONFIG_NAME)
     arguments = read_bert_config(config_path)
-    vocabulary_path = find_vocabulary(prefix.parent, arguments["vocab_size"], config_path)
+    vocabulary = find_vocabulary(prefix.parent, arguments["vocab_size"], config_path)
     tensors = _open_checkpoint(prefix)
     variables = map_encoder(arguments["num_hidden_layers"], lambda name: f"bert/{name}", kernels_transposed=False)
     shapes = expected_encoder_shapes(arguments)
@@ -81,7 +81,7 @@ def read_google_bert(prefix: Path) -> Checkpoint:
         classifier_arguments=classifier,
         arrays=arrays,
         tensor_names={path: stored.names for path, stored in variables.items()},
-        vocabulary_path=vocabulary_path,
+        vocabulary=vocabulary,
         unused=tuple(sorted(tensors.entries.keys() - used - slots)),
         skipped_optimizer_slots=len(slots),
     )

@@ -1,13 +1,10 @@
 """Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
 
-import contextlib
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-
-import ml_dtypes  # noqa: F401  registers "bfloat16" with NumPy, which safetensors needs
-from safetensors import SafetensorError, safe_open
 
 from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
 from keras_bert.weights.checkpoint import Checkpoint
@@ -24,7 +21,8 @@ from keras_bert.weights.layout import (
     expected_pretraining_shapes,
     is_pooler,
 )
-from keras_bert.weights.tensor_file import TensorEntry, TensorFile
+from keras_bert.weights.safetensors_file import open_safetensors
+from keras_bert.weights.tensor_file import TensorFile
 from keras_bert.weights.variable_map import (
     StoredVariable,
     VariableMap,
@@ -37,6 +35,11 @@ from keras_bert.weights.variable_map import (
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
+# What opens which file of weights; the first one that a folder contains is read.
+OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[TensorFile]]] = {
+    WEIGHTS_NAME: open_safetensors,
+    INDEX_NAME: open_safetensors,
+}
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 MODEL_TYPE = "bert"
@@ -71,14 +74,14 @@ _BILSTM_POOLER = map_dense("encoder/bilstm_pooler", ["bilstm.pooler.weight"], ["
 _DEFAULT_NUM_LABELS = 2  # default of their configurations
 
 
-def find_hugging_face_weights(path: Path) -> Path | None:
-    """Returns the safetensors file, or the index of the shards, of a folder or weight file; None if it has none."""
+def find(path: Path) -> Path | None:
+    """Returns the file of weights, or the index of the shards, of a folder or weight file; None if it has none."""
     if path.is_file():
-        return path if path.suffix == ".safetensors" or path.name == INDEX_NAME else None
-    return next((path / name for name in (WEIGHTS_NAME, INDEX_NAME) if (path / name).is_file()), None)
+        return path if path.name in OPENERS or path.suffix == ".safetensors" else None
+    return next((path / name for name in OPENERS if (path / name).is_file()), None)
 
 
-def read_hugging_face(weights: Path) -> Checkpoint:
+def read(weights: Path) -> Checkpoint:
     """Reads a BERT written by Hugging Face's library or by our writer; `config.json` is in the same folder.
 
     A classifier is read if `config.json` names an architecture of `CLASSIFIER_HEADS`; the heads for pre-training and
@@ -92,9 +95,9 @@ def read_hugging_face(weights: Path) -> Checkpoint:
     if config["model_type"] == OWN_MODEL_TYPE:
         arguments |= read_direction(config, config_path)
         kind = read_encoder_kind(config, config_path)
-    vocabulary_path = find_vocabulary(folder, arguments["vocab_size"], config_path)
+    vocabulary = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _read_tokenizer_settings(folder)
-    with _open_weights(weights) as tensors:
+    with OPENERS.get(weights.name, open_safetensors)(weights) as tensors:
         names = tensors.entries.keys()
         variables = map_encoder_kind(kind, arguments, names)
         shapes, width = kind.shapes(arguments), kind.head_width(arguments["hidden_size"])
@@ -121,7 +124,7 @@ def read_hugging_face(weights: Path) -> Checkpoint:
         classifier_arguments=classifier,
         arrays=arrays,
         tensor_names={path: stored.names for path, stored in variables.items()},
-        vocabulary_path=vocabulary_path,
+        vocabulary=vocabulary,
         lower_case=lower_case,
         strip_accents=strip_accents,
         unused=tuple(sorted(tensors.entries.keys() - used)),
@@ -270,46 +273,3 @@ def _boolean_or_none(settings: Mapping[str, Any], name: str, path: Path) -> bool
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{path}: {name} must be true or false; found {value!r}. Correct the field.")
     return value
-
-
-@contextlib.contextmanager
-def _open_weights(weights: Path) -> Iterator[TensorFile]:
-    """Opens a safetensors file, or all shards of an index; reads only the tables of contents."""
-    with contextlib.ExitStack() as stack:
-        handles: dict[str, Any] = {}
-        entries: dict[str, TensorEntry] = {}
-        for file in _shards(weights):
-            handle = stack.enter_context(_open_safetensors(file))
-            for name in handle.keys():  # noqa: SIM118  the handle is not a mapping
-                entry = handle.get_slice(name)
-                handles[name] = handle
-                entries[name] = TensorEntry(tuple(entry.get_shape()), str(entry.get_dtype()), file)
-
-        yield TensorFile(weights, entries, lambda name: handles[name].get_tensor(name))
-
-
-def _shards(weights: Path) -> list[Path]:
-    if weights.name != INDEX_NAME:
-        return [weights]
-    weight_map = read_json(weights).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise ValueError(
-            f"{weights}: expected an object weight_map {{tensor: shard}}; found {weight_map!r}. Fetch it again."
-        )
-    shards = [weights.parent / str(name) for name in sorted(set(map(str, weight_map.values())))]
-    missing = [shard.name for shard in shards if not shard.is_file()]
-    if missing:
-        raise FileNotFoundError(
-            f"{weights}: lists the shards {missing}, which are not in {weights.parent}. Fetch them too."
-        )
-    return shards
-
-
-def _open_safetensors(file: Path) -> Any:
-    try:
-        return safe_open(file, framework="numpy")
-    except SafetensorError as error:
-        raise ValueError(
-            f"{file}: not a complete safetensors file ({error}); it has {file.stat().st_size} bytes. The download is "
-            "incomplete or the file is a Git LFS pointer: fetch it again and compare its size with the source's."
-        ) from error

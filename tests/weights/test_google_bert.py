@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.weights import google_bert
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from keras_bert.weights.google_bert import find_google_bert_prefix
 from keras_bert.weights.layout import expected_encoder_shapes, expected_pretraining_shapes
 from tests.weights.conftest import GOOGLE_NAMES, assert_encoder_equals_file
 
@@ -35,7 +35,7 @@ def test_reads_arrays_of_reference_checkpoint(shared):
     arrays = checkpoint.arrays
     assert checkpoint.source == "google_bert" and checkpoint.path == folder / "bert_model.ckpt"
     for path in (folder, folder / "bert_model.ckpt", folder / INDEX):
-        assert find_google_bert_prefix(path) == folder / "bert_model.ckpt"
+        assert google_bert.find(path) == folder / "bert_model.ckpt"
     sizes = checkpoint.encoder_arguments
     assert (sizes["hidden_act"], sizes["layer_norm_eps"]) == ("gelu_new", 1e-12)
     assert checkpoint.classifier_arguments is None and checkpoint.lower_case is None
@@ -127,21 +127,21 @@ def test_rejects_object_based_checkpoint(tf1_tiny):
 def test_state_file_selects_the_checkpoint(tf1_tiny):
     for path in list(tf1_tiny.glob("bert_model.ckpt.*")):
         path.rename(tf1_tiny / path.name.replace("bert_model.ckpt", "model.ckpt-343"))
-    assert find_google_bert_prefix(tf1_tiny) == tf1_tiny / "model.ckpt-343"
+    assert google_bert.find(tf1_tiny) == tf1_tiny / "model.ckpt-343"
     (tf1_tiny / "model.ckpt-0.index").write_bytes(b"")
     with pytest.raises(ValueError, match=r"several checkpoints, \['model.ckpt-0', 'model.ckpt-343'\]"):
-        find_google_bert_prefix(tf1_tiny)
+        google_bert.find(tf1_tiny)
     lines = {"model_checkpoint_path": "model.ckpt-343", "all_model_checkpoint_paths": "model.ckpt-0"}
     state = tf1_tiny / "checkpoint"
     state.write_text("".join(f'{key}: "/home/someone/{name}"\n' for key, name in lines.items()))
-    assert find_google_bert_prefix(tf1_tiny) == find_google_bert_prefix(state) == tf1_tiny / "model.ckpt-343"
+    assert google_bert.find(tf1_tiny) == google_bert.find(state) == tf1_tiny / "model.ckpt-343"
     assert len(read_checkpoint(state).arrays) == 38
 
 
 def test_rejects_state_file_without_checkpoint(tf1_tiny):
     (tf1_tiny / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
     with pytest.raises(FileNotFoundError, match=r"names 'model.ckpt-9', but .*model.ckpt-9.index does not exist"):
-        find_google_bert_prefix(tf1_tiny)
+        google_bert.find(tf1_tiny)
     (tf1_tiny / "checkpoint").write_text("")
     with pytest.raises(ValueError, match="expected a line model_checkpoint_path"):
-        find_google_bert_prefix(tf1_tiny)
+        google_bert.find(tf1_tiny)

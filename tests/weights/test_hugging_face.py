@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from keras_bert.weights import hugging_face
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from keras_bert.weights.hugging_face import find_hugging_face_weights
 from keras_bert.weights.layout import POOLER_PATHS, expected_encoder_shapes, expected_pretraining_shapes
 from tests.weights.conftest import HUGGING_FACE_NAMES, assert_encoder_equals_file
 
@@ -74,7 +74,7 @@ def test_reads_minilm(minilm):
     assert checkpoint.encoder_arguments["hidden_act"] == "gelu"
     assert checkpoint.unused == ("embeddings.position_ids",)
     assert (checkpoint.lower_case, checkpoint.strip_accents) == (True, None)
-    assert checkpoint.vocabulary_path == minilm / "vocab.txt"
+    assert checkpoint.vocabulary == minilm / "vocab.txt"
     assert checkpoint.classifier_arguments is None
 
 
@@ -260,8 +260,8 @@ def test_rejects_other_files(hugging_face_folder):
 def test_prefers_single_file_to_shards(hugging_face_folder):
     folder = hugging_face_folder.write()
     (folder / "model.safetensors.index.json").write_text("{}")
-    assert find_hugging_face_weights(folder) == folder / "model.safetensors"
-    assert find_hugging_face_weights(folder / "model.safetensors") == folder / "model.safetensors"
-    assert find_hugging_face_weights(folder / "model.safetensors.index.json").name == "model.safetensors.index.json"
-    assert find_hugging_face_weights(folder / "config.json") is None
-    assert find_hugging_face_weights(folder / "absent") is None
+    assert hugging_face.find(folder) == folder / "model.safetensors"
+    assert hugging_face.find(folder / "model.safetensors") == folder / "model.safetensors"
+    assert hugging_face.find(folder / "model.safetensors.index.json").name == "model.safetensors.index.json"
+    assert hugging_face.find(folder / "config.json") is None
+    assert hugging_face.find(folder / "absent") is None

@@ -59,7 +59,7 @@ def test_written_checkpoint_is_read_back(tmp_path, head, dtype):
     assert checkpoint.classifier_arguments == head
     assert_same_arrays(checkpoint.arrays, arrays)
     assert all(array.dtype == np.float32 for array in checkpoint.arrays.values())
-    assert checkpoint.vocabulary_path.read_bytes().decode().split("\n") == [*WORDS, ""]
+    assert checkpoint.vocabulary.read_bytes().decode().split("\n") == [*WORDS, ""]
     assert (checkpoint.lower_case, checkpoint.strip_accents, checkpoint.unused) == (False, None, ())
 
 
