@@ -334,24 +334,32 @@ class BertEncoder(FromPreset, keras.Model):
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
         return encoder
 
-    def save_checkpoint(self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32") -> Path:
-        """Writes the weights as a Hugging Face folder.
+    def save_checkpoint(
+        self,
+        path: PathLike,
+        tokenizer: BertTokenizer | None = None,
+        dtype: str = "float32",
+        format: str = "hugging_face",
+    ) -> Path:
+        """Writes the weights as a folder, by default in the format of Hugging Face.
 
-        `from_checkpoint` reads it and, if the attention is bidirectional, their library.
+        `from_checkpoint` reads it and, if the attention is bidirectional, the library that the format belongs to.
 
         Args:
             path: folder to write.
             tokenizer: its vocabulary is written too.
             dtype: type of the stored weights: "float32", or "bfloat16" for half the size.
+            format: format of the folder: "hugging_face".
 
         Returns:
             The folder.
 
         Raises:
             FileExistsError: if `path` exists.
-            ValueError: if the vocabulary is not the encoder's, or the dtype is unknown.
+            ValueError: if the vocabulary is not the encoder's, if the format cannot hold this encoder, or if the dtype
+                or the format is unknown.
         """
-        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype)
+        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype, format=format)
 
     def variables_by_path(self, prefix: str = "") -> dict[str, keras.Variable]:
         """Returns the weights by path within this encoder, such as "embeddings/token_embeddings".

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +23,10 @@ from keras_bert.weights.preset_names import resolve_preset
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
+
+# Writers by the name of their format. All take the arguments of `write_hugging_face`, and refuse those that their
+# format cannot hold (ValueError) before they write anything.
+WRITERS: dict[str, Callable[..., Path]] = {"hugging_face": write_hugging_face}
 
 
 class FromPreset:
@@ -116,15 +120,18 @@ def write_checkpoint(
     classifier_arguments: Mapping[str, Any] | None = None,
     dtype: str = "float32",
     encoder_arguments: Mapping[str, Any] | None = None,
+    format: str = "hugging_face",
 ) -> Path:
-    """Writes a model as a Hugging Face folder; only keras_bert can read it unless the encoder is a bidirectional BERT.
+    """Writes a model in one of the formats of `WRITERS`; raises ValueError for another.
 
     `variables` are those of the whole model by path, the encoder's under `encoder/`. `encoder_arguments` replace those
-    of the encoder in the configuration.
+    of the encoder in the configuration. Only keras_bert can read the folder if the encoder is not a bidirectional BERT.
     """
+    if format not in WRITERS:
+        raise ValueError(f"format must be one of {list(WRITERS)}; got {format!r}")
     settings = None
     if tokenizer is not None:
         settings = TokenizerSettings(tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents)
     arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
     arrays = {name: np.asarray(variable) for name, variable in variables.items()}
-    return write_hugging_face(path, arguments, arrays, classifier_arguments, settings, dtype, encoder.encoder_kind())
+    return WRITERS[format](path, arguments, arrays, classifier_arguments, settings, dtype, encoder.encoder_kind())

@@ -285,9 +285,14 @@ class TextModel(FromPreset, keras.Model):
             )
 
     def save_checkpoint(
-        self, path: PathLike, tokenizer: BertTokenizer | None = None, dtype: str = "float32", **encoder_arguments: Any
+        self,
+        path: PathLike,
+        tokenizer: BertTokenizer | None = None,
+        dtype: str = "float32",
+        format: str = "hugging_face",
+        **encoder_arguments: Any,
     ) -> Path:
-        """Writes weights, labels and tokenizer as a Hugging Face folder.
+        """Writes weights, labels and tokenizer as a folder, by default in the format of Hugging Face.
 
         `from_checkpoint` reads it, and so does `transformers` if the encoder is a single bidirectional BERT. It does
         not hold the preprocessor's lengths, freeze, seed and dtype.
@@ -296,6 +301,7 @@ class TextModel(FromPreset, keras.Model):
             path: folder to write.
             tokenizer: tokenizer whose vocabulary is written; None means the preprocessor's, if there is one.
             dtype: type of the stored weights: "float32", or "bfloat16", which takes half the space.
+            format: format of the folder: "hugging_face".
             **encoder_arguments: encoder arguments that the folder states instead of the model's own, for example the
                 `hidden_dropout_prob` for fine-tuning where pre-training had none.
 
@@ -304,12 +310,13 @@ class TextModel(FromPreset, keras.Model):
 
         Raises:
             FileExistsError: if `path` exists.
-            ValueError: if the vocabulary is not the encoder's, or on another dtype.
+            ValueError: if the vocabulary is not the encoder's, if the format cannot hold this model, or on another
+                dtype or format.
         """
         if tokenizer is None and self.preprocessor is not None:
             tokenizer = self.preprocessor.tokenizer
         head, variables = self.classifier_arguments(), self.variables_by_path()
-        return write_checkpoint(path, self.encoder, variables, tokenizer, head, dtype, encoder_arguments)
+        return write_checkpoint(path, self.encoder, variables, tokenizer, head, dtype, encoder_arguments, format)
 
     def classifier_arguments(self) -> dict[str, Any] | None:
         """Returns what a checkpoint stores of this model besides its weights."""

@@ -16,7 +16,7 @@ from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from tests.models.composed import BILSTMS, COMPOSED, FEATURES, KINDS, make_encoder
-from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
+from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
 
 LENGTHS = {"sequence_length": 16}
 
@@ -121,3 +121,10 @@ def test_seed_determines_new_weights(tmp_path):
     ]
     np.testing.assert_array_equal(kernels[0], kernels[1])
     assert np.abs(kernels[0] - kernels[2]).max() > 0.1
+
+
+@pytest.mark.parametrize("make", [toy_encoder, toy_classifier])
+def test_rejects_unknown_format(tmp_path, make):
+    with pytest.raises(ValueError, match=r"format must be one of \['hugging_face'.*; got 'onnx'"):
+        make().save_checkpoint(tmp_path / "model", format="onnx")
+    assert not list(tmp_path.iterdir())
