@@ -10,17 +10,17 @@ from keras_bert.weights.preset_names import PRESETS
 # The readers of formats, in the order in which they look at a folder. Each finds its weights at a path, or None, and
 # reads what it found.
 _FORMATS = (hugging_face, google_bert)
-_PICKLE_NAME = "pytorch_model"
 _MAX_ENTRIES_LISTED = 20
 
 
 def read_checkpoint(path: PathLike) -> Checkpoint:
     """Reads the weights of a BERT from a Hugging Face folder or a TF1 checkpoint of google-research/bert.
 
-    `path` is a folder with `config.json` and `model.safetensors` (or its shards and their index); such a `.safetensors`
-    file; a folder with `bert_config.json` and a TF1 checkpoint; or a TF1 prefix, `.index` file or `checkpoint` file. A
-    folder with both is read as Hugging Face's. Raises FileNotFoundError if a file is missing, and ValueError if the
-    files are corrupt, do not match each other or are not of a BERT.
+    `path` is a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or the shards of either, and
+    their index; safetensors first); such a `.safetensors` or `.bin` file; a folder with `bert_config.json` and a TF1
+    checkpoint; or a TF1 prefix, `.index` file or `checkpoint` file. A folder with both is read as Hugging Face's.
+    Raises FileNotFoundError if a file is missing, and ValueError if the files are corrupt, do not match each other or
+    are not of a BERT.
     """
     path = Path(path)
     for file_format in _FORMATS:
@@ -35,22 +35,12 @@ def _describe_missing_weights(path: Path) -> str:
         return f"{path} is the name of a preset, not a file or folder: pass it to `from_preset`."
     folder = path if path.is_dir() else path.parent
     looked_for = (
-        f"Looked for {hugging_face.WEIGHTS_NAME} or {hugging_face.INDEX_NAME} (Hugging Face, with "
-        f"{hugging_face.CONFIG_NAME}) and for *.ckpt.index or "
-        f"{google_bert.STATE_NAME} (TF1, with {google_bert.CONFIG_NAME})."
+        f"Looked for {', '.join(hugging_face.OPENERS)} (Hugging Face, with {hugging_face.CONFIG_NAME}) and for "
+        f"*.ckpt.index or {google_bert.STATE_NAME} (TF1, with {google_bert.CONFIG_NAME})."
     )
     if not folder.is_dir():
         return f"{path}: there is no such file or folder. {looked_for} Pass the folder that contains them."
     names = sorted(entry.name for entry in folder.iterdir())
     shown = names[:_MAX_ENTRIES_LISTED]
     held = f"{folder} contains {shown}" + (f" and {len(names) - len(shown)} more." if len(names) > len(shown) else ".")
-    if any(name.startswith(_PICKLE_NAME) for name in names):
-        advice = (
-            "Pickled PyTorch weights are not read here, since unpickling can run any code. Where transformers and "
-            "torch are installed, convert them: `import transformers; transformers.BertForSequenceClassification"
-            ".from_pretrained(folder).save_pretrained(new_folder)` (or the class that "
-            f"{hugging_face.CONFIG_NAME} names under architectures), copy vocab.txt there and pass new_folder."
-        )
-    else:
-        advice = "Pass the folder that contains them."
-    return f"{path}: no weights found. {looked_for} {held} {advice}"
+    return f"{path}: no weights found. {looked_for} {held} Pass the folder that contains them."

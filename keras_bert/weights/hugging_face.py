@@ -1,4 +1,4 @@
-"""Reads Hugging Face folders: `config.json`, `model.safetensors` (or shards), `vocab.txt`, `tokenizer_config.json`."""
+"""Reads Hugging Face folders: `config.json`, `model.safetensors` or `pytorch_model.bin` (or shards), tokenizer."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +21,7 @@ from keras_bert.weights.layout import (
     expected_pretraining_shapes,
     is_pooler,
 )
+from keras_bert.weights.pytorch_file import open_pytorch
 from keras_bert.weights.safetensors_file import open_safetensors
 from keras_bert.weights.tensor_file import TensorFile
 from keras_bert.weights.variable_map import (
@@ -39,7 +40,11 @@ INDEX_NAME = "model.safetensors.index.json"
 OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[TensorFile]]] = {
     WEIGHTS_NAME: open_safetensors,
     INDEX_NAME: open_safetensors,
+    "pytorch_model.bin": open_pytorch,
+    "pytorch_model.bin.index.json": open_pytorch,
 }
+# For files with names of their own.
+_OPENERS_BY_SUFFIX = {".safetensors": open_safetensors, ".bin": open_pytorch}
 CONFIG_NAME = "config.json"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 MODEL_TYPE = "bert"
@@ -77,7 +82,7 @@ _DEFAULT_NUM_LABELS = 2  # default of their configurations
 def find(path: Path) -> Path | None:
     """Returns the file of weights, or the index of the shards, of a folder or weight file; None if it has none."""
     if path.is_file():
-        return path if path.name in OPENERS or path.suffix == ".safetensors" else None
+        return path if path.name in OPENERS or path.suffix in _OPENERS_BY_SUFFIX else None
     return next((path / name for name in OPENERS if (path / name).is_file()), None)
 
 
@@ -97,7 +102,8 @@ def read(weights: Path) -> Checkpoint:
         kind = read_encoder_kind(config, config_path)
     vocabulary = find_vocabulary(folder, arguments["vocab_size"], config_path)
     lower_case, strip_accents = _read_tokenizer_settings(folder)
-    with OPENERS.get(weights.name, open_safetensors)(weights) as tensors:
+    open_file = OPENERS.get(weights.name) or _OPENERS_BY_SUFFIX[weights.suffix]
+    with open_file(weights) as tensors:
         names = tensors.entries.keys()
         variables = map_encoder_kind(kind, arguments, names)
         shapes, width = kind.shapes(arguments), kind.head_width(arguments["hidden_size"])

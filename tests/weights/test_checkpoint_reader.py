@@ -1,5 +1,6 @@
 import pytest
 
+from keras_bert.weights import hugging_face
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 
 
@@ -16,22 +17,13 @@ def test_folder_without_weights_is_listed(tmp_path):
         (tmp_path / name).write_text("{}")
     with pytest.raises(FileNotFoundError) as caught:
         read_checkpoint(tmp_path)
-    for part in ("model.safetensors", "model.safetensors.index.json", "*.ckpt.index", "bert_config.json"):
+    for part in (*hugging_face.OPENERS, "*.ckpt.index", "bert_config.json"):
         assert part in str(caught.value)
     assert f"{tmp_path} contains ['config.json', 'notes.txt']" in str(caught.value)
     for index in range(48):
         (tmp_path / f"file{index}").write_text("")
     with pytest.raises(FileNotFoundError, match="and 30 more"):
         read_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
-def test_pickled_weights_are_refused_with_a_conversion_hint(tmp_path, name):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / name).write_bytes(b"")
-    for path in (tmp_path, tmp_path / name):
-        with pytest.raises(FileNotFoundError, match=r"can run any code.*from_pretrained\(folder\).save_pretrained"):
-            read_checkpoint(path)
 
 
 def test_rejects_missing_path(tmp_path):
