@@ -79,9 +79,9 @@ def read_rate(config: Mapping[str, Any], name: str, path: Path, default: float) 
     return float(value)
 
 
-def find_vocabulary(folder: Path, vocab_size: int, config_path: Path) -> Path | None:
-    """Returns the folder's `vocab.txt` if there is one; ValueError if it does not have `vocab_size` lines."""
-    path = folder / "vocab.txt"
+def find_vocabulary(folder: Path, vocab_size: int, config_path: Path, name: str = "vocab.txt") -> Path | None:
+    """Returns the folder's vocabulary if there is one; ValueError if it does not have `vocab_size` lines."""
+    path = folder / name
     if not path.is_file():
         return None
     data = path.read_bytes()

@@ -3,24 +3,24 @@
 from pathlib import Path
 
 from keras_bert.typing import PathLike
-from keras_bert.weights import google_bert, hugging_face
+from keras_bert.weights import google_bert, hugging_face, keras_hub
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.preset_names import PRESETS
 
 # The readers of formats, in the order in which they look at a folder. Each finds its weights at a path, or None, and
 # reads what it found.
-_FORMATS = (hugging_face, google_bert)
+_FORMATS = (hugging_face, keras_hub, google_bert)
 _MAX_ENTRIES_LISTED = 20
 
 
 def read_checkpoint(path: PathLike) -> Checkpoint:
-    """Reads the weights of a BERT from a Hugging Face folder or a TF1 checkpoint of google-research/bert.
+    """Reads the weights of a BERT from a folder of Hugging Face or KerasHub, or a TF1 checkpoint.
 
-    `path` is a folder with `config.json` and `model.safetensors` or `pytorch_model.bin` (or the shards of either, and
-    their index; safetensors first); such a `.safetensors` or `.bin` file; a folder with `bert_config.json` and a TF1
-    checkpoint; or a TF1 prefix, `.index` file or `checkpoint` file. A folder with both is read as Hugging Face's.
-    Raises FileNotFoundError if a file is missing, and ValueError if the files are corrupt, do not match each other or
-    are not of a BERT.
+    `path` is a folder with `config.json` and one of the files of weights in `hugging_face.OPENERS`, or such a file; a
+    preset folder of KerasHub; a folder with the `bert_config.json` and a TF1 checkpoint of google-research/bert; or a
+    TF1 prefix, `.index` file or `checkpoint` file. A folder with several is read as Hugging Face's. Raises
+    FileNotFoundError if a file is missing, and ValueError if the files are corrupt, do not match each other or are not
+    of a BERT.
     """
     path = Path(path)
     for file_format in _FORMATS:
@@ -35,8 +35,9 @@ def _describe_missing_weights(path: Path) -> str:
         return f"{path} is the name of a preset, not a file or folder: pass it to `from_preset`."
     folder = path if path.is_dir() else path.parent
     looked_for = (
-        f"Looked for {', '.join(hugging_face.OPENERS)} (Hugging Face, with {hugging_face.CONFIG_NAME}) and for "
-        f"*.ckpt.index or {google_bert.STATE_NAME} (TF1, with {google_bert.CONFIG_NAME})."
+        f"Looked for {' or '.join(hugging_face.OPENERS)} (Hugging Face, with {hugging_face.CONFIG_NAME}), for "
+        f"{keras_hub.WEIGHTS_NAME} (KerasHub, with {keras_hub.CONFIG_NAME}) and for *.ckpt.index or "
+        f"{google_bert.STATE_NAME} (TF1, with {google_bert.CONFIG_NAME})."
     )
     if not folder.is_dir():
         return f"{path}: there is no such file or folder. {looked_for} Pass the folder that contains them."

@@ -24,6 +24,7 @@ from keras_bert.weights.layout import (
 from keras_bert.weights.pytorch_file import open_pytorch
 from keras_bert.weights.safetensors_file import open_safetensors
 from keras_bert.weights.tensor_file import TensorFile
+from keras_bert.weights.tensorflow_h5_file import H5_NAME, open_tensorflow_h5
 from keras_bert.weights.variable_map import (
     StoredVariable,
     VariableMap,
@@ -42,6 +43,7 @@ OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[TensorFile]]] = {
     INDEX_NAME: open_safetensors,
     "pytorch_model.bin": open_pytorch,
     "pytorch_model.bin.index.json": open_pytorch,
+    H5_NAME: open_tensorflow_h5,
 }
 # For files with names of their own.
 _OPENERS_BY_SUFFIX = {".safetensors": open_safetensors, ".bin": open_pytorch}

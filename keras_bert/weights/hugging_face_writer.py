@@ -109,7 +109,7 @@ def write_hugging_face(
     }
     files = {}
     if tokenizer is not None:
-        _check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
+        check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
         if _PADDING_TOKEN in tokenizer.vocabulary:
             configuration["pad_token_id"] = list(tokenizer.vocabulary).index(_PADDING_TOKEN)
         files["vocab.txt"] = "".join(f"{token}\n" for token in tokenizer.vocabulary)
@@ -152,7 +152,7 @@ def _convert_to_tensors(
         shapes |= expected_classifier_shapes(width, 2, SPAN_HEAD)
         variables |= SPANS
     variables |= map_hugging_face_pretraining_heads(("cls.predictions.bias", "cls.seq_relationship.bias"))
-    _check_arrays(path, arrays, shapes)
+    check_arrays(path, arrays, shapes)
     return {
         name: tensor
         for variable in shapes
@@ -160,7 +160,8 @@ def _convert_to_tensors(
     }
 
 
-def _check_arrays(path: Path, arrays: Mapping[str, np.ndarray], shapes: Shapes) -> None:
+def check_arrays(path: Path, arrays: Mapping[str, np.ndarray], shapes: Shapes) -> None:
+    """Raises ValueError unless the arrays are the variables of these shapes, all of a float type."""
     problems = [f"{name} is missing" for name in shapes if name not in arrays]
     problems += [f"{name} is not a variable of such a model" for name in arrays if name not in shapes]
     for name, array in arrays.items():
@@ -219,7 +220,8 @@ def _tokenizer_configuration(tokenizer: TokenizerSettings, max_length: int) -> d
     return configuration
 
 
-def _check_vocabulary(path: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
+def check_vocabulary(path: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
+    """Raises ValueError unless a text file can store the vocabulary, and its size is the encoder's."""
     if len(vocabulary) != vocab_size:
         raise ValueError(f"the vocabulary for {path} has {len(vocabulary)} entries, but vocab_size is {vocab_size}")
     # Readers strip every line, as the original does.
