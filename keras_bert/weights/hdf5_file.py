@@ -88,8 +88,9 @@ class _Reader:
         return tensors
 
     def read_tensor(self, tensor: _Tensor) -> np.ndarray:
-        """Reads a tensor of numbers."""
-        assert tensor.dtype is not None  # `TensorFile` has refused other types
+        """Reads a tensor of numbers; ValueError for another one."""
+        if tensor.dtype is None:
+            self._refuse(f"a tensor of {tensor.type_name}, which is not one of numbers")
         self.file.seek(tensor.address if tensor.size else 0)
         data = self.file.read(tensor.size)
         if len(data) != tensor.size:
