@@ -72,7 +72,7 @@ def test_lists_other_types_by_class(path):
     with open_hdf5(path) as file:
         found = {name: entry.dtype for name, entry in file.entries.items()}
     assert found == {"text": "HDF5's class 9", "flag": "HDF5's class 8", "reference": "HDF5's class 7"}
-    with pytest.raises(ValueError, match="found a tensor of HDF5's class [789], which is not one of numbers"):
+    with pytest.raises(ValueError, match=r"found a tensor of HDF5's class [789], which is not one of numbers"):
         read(path)
 
 
