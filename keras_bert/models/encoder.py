@@ -349,7 +349,8 @@ class BertEncoder(FromPreset, keras.Model):
             path: folder to write.
             tokenizer: its vocabulary is written too.
             dtype: type of the stored weights: "float32", or "bfloat16" for half the size.
-            format: format of the folder: "hugging_face", or "keras_hub" for a preset of KerasHub.
+            format: format of the folder: "hugging_face", "google" for a TF1 checkpoint of google-research/bert, or
+                "keras_hub" for a preset of KerasHub.
 
         Returns:
             The folder.

@@ -18,6 +18,7 @@ from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.conversion import encoder_name
 from keras_bert.weights.encoder_kinds import BERT
+from keras_bert.weights.google_bert_writer import write_google_bert
 from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
 from keras_bert.weights.keras_hub_writer import write_keras_hub
 from keras_bert.weights.preset_names import resolve_preset
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 # Writers by the name of their format. All take the arguments of `write_hugging_face`, and refuse those that their
 # format cannot hold (ValueError) before they write anything.
-WRITERS: dict[str, Callable[..., Path]] = {"hugging_face": write_hugging_face, "keras_hub": write_keras_hub}
+WRITERS: dict[str, Callable[..., Path]] = {
+    "hugging_face": write_hugging_face,
+    "google": write_google_bert,
+    "keras_hub": write_keras_hub,
+}
 
 
 class FromPreset:

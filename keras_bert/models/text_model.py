@@ -301,7 +301,8 @@ class TextModel(FromPreset, keras.Model):
             path: folder to write.
             tokenizer: tokenizer whose vocabulary is written; None means the preprocessor's, if there is one.
             dtype: type of the stored weights: "float32", or "bfloat16", which takes half the space.
-            format: format of the folder: "hugging_face", or "keras_hub" for a preset of KerasHub.
+            format: format of the folder: "hugging_face", "google" for a TF1 checkpoint of google-research/bert, or
+                "keras_hub" for a preset of KerasHub.
             **encoder_arguments: encoder arguments that the folder states instead of the model's own, for example the
                 `hidden_dropout_prob` for fine-tuning where pre-training had none.
 

@@ -3,24 +3,24 @@
 from pathlib import Path
 
 from keras_bert.typing import PathLike
-from keras_bert.weights import google_bert, hugging_face, keras_hub
+from keras_bert.weights import google_bert, hugging_face, keras_hub, model_garden, tensor_bundle_file, tf_hub
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.preset_names import PRESETS
 
 # The readers of formats, in the order in which they look at a folder. Each finds its weights at a path, or None, and
 # reads what it found.
-_FORMATS = (hugging_face, keras_hub, google_bert)
+_FORMATS = (hugging_face, keras_hub, google_bert, model_garden, tf_hub)
 _MAX_ENTRIES_LISTED = 20
 
 
 def read_checkpoint(path: PathLike) -> Checkpoint:
-    """Reads the weights of a BERT from a folder of Hugging Face or KerasHub, or a TF1 checkpoint.
+    """Reads the weights of a BERT from the files of Hugging Face, KerasHub, google-research/bert or TensorFlow.
 
     `path` is a folder with `config.json` and one of the files of weights in `hugging_face.OPENERS`, or such a file; a
-    preset folder of KerasHub; a folder with the `bert_config.json` and a TF1 checkpoint of google-research/bert; or a
-    TF1 prefix, `.index` file or `checkpoint` file. A folder with several is read as Hugging Face's. Raises
-    FileNotFoundError if a file is missing, and ValueError if the files are corrupt, do not match each other or are not
-    of a BERT.
+    preset folder of KerasHub; a folder with `bert_config.json` and a checkpoint of google-research/bert (TF1) or of the
+    TensorFlow Model Garden (TF2); its prefix, `.index` file or `checkpoint` file; or a SavedModel of TensorFlow Hub, as
+    a folder or `.tar.gz`. A folder with several is read as the first of these. Raises FileNotFoundError if a file is
+    missing, and ValueError if the files are corrupt, do not match each other or are not of a BERT.
     """
     path = Path(path)
     for file_format in _FORMATS:
@@ -36,8 +36,9 @@ def _describe_missing_weights(path: Path) -> str:
     folder = path if path.is_dir() else path.parent
     looked_for = (
         f"Looked for {' or '.join(hugging_face.OPENERS)} (Hugging Face, with {hugging_face.CONFIG_NAME}), for "
-        f"{keras_hub.WEIGHTS_NAME} (KerasHub, with {keras_hub.CONFIG_NAME}) and for *.ckpt.index or "
-        f"{google_bert.STATE_NAME} (TF1, with {google_bert.CONFIG_NAME})."
+        f"{keras_hub.WEIGHTS_NAME} (KerasHub, with {keras_hub.CONFIG_NAME}), for *ckpt*.index or "
+        f"{tensor_bundle_file.STATE_NAME} (TensorFlow, with {google_bert.CONFIG_NAME}), and for {tf_hub.MODEL_NAME} "
+        "(TensorFlow Hub)."
     )
     if not folder.is_dir():
         return f"{path}: there is no such file or folder. {looked_for} Pass the folder that contains them."
