@@ -45,7 +45,7 @@ _MAX_NAMES_LISTED = 10
 
 
 @dataclass(frozen=True)
-class _HeadsVariable(StoredVariable):
+class HeadsVariable(StoredVariable):
     """A variable of the attention, with the heads in an axis of their own in the file: [heads, head size]."""
 
     num_heads: int = 1
@@ -106,9 +106,9 @@ class EncoderObjects:
         output = child(block, *_ATTENTION_OUTPUT)
         kernels, biases = ([self._name(part, leaf) for part in parts] for leaf in ("kernel", "bias"))
         return {
-            f"{attention}/query_key_value/kernel": _HeadsVariable(tuple(kernels), num_heads=num_heads, heads_axis=1),
-            f"{attention}/query_key_value/bias": _HeadsVariable(tuple(biases), num_heads=num_heads),
-            f"{attention}/output/kernel": _HeadsVariable((self._name(output, "kernel"),), num_heads=num_heads),
+            f"{attention}/query_key_value/kernel": HeadsVariable(tuple(kernels), num_heads=num_heads, heads_axis=1),
+            f"{attention}/query_key_value/bias": HeadsVariable(tuple(biases), num_heads=num_heads),
+            f"{attention}/output/kernel": HeadsVariable((self._name(output, "kernel"),), num_heads=num_heads),
             f"{attention}/output/bias": self._leaf(output, "bias"),
             **self.layer_norm(f"{path}/self_attention_layer_norm", child(block, "_attention_layer_norm")),
             **self.dense(f"{path}/intermediate", child(block, "_intermediate_dense")),

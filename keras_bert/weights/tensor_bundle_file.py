@@ -140,9 +140,10 @@ def open_tensor_bundle(prefix: Path) -> TensorFile:
 
 def read_string(tensors: TensorFile, name: str) -> bytes:
     """Returns a tensor that is a single string."""
-    entry = tensors.entries[name]
-    if entry.dtype != _STRING or entry.shape:
-        raise _damaged(tensors.path, f"tensor {name!r} is {entry.dtype} of shape {list(entry.shape)}, not a string")
+    entry = tensors.entries.get(name)
+    if entry is None or entry.dtype != _STRING or entry.shape:
+        found = "missing" if entry is None else f"{entry.dtype} of shape {list(entry.shape)}"
+        raise _damaged(tensors.path, f"the text {name!r} is {found}")
     return bytes(tensors.read(name).item())
 
 

@@ -65,13 +65,13 @@ def read(path: Path) -> Checkpoint:
     with tempfile.TemporaryDirectory(prefix="keras_bert_") as unpacked:
         try:
             checkpoint = _read_folder(_unpack(path, Path(unpacked)))
+            vocabulary = checkpoint.vocabulary
+            wordpieces = tuple(load_vocabulary(vocabulary)) if isinstance(vocabulary, Path) else None
         except (ValueError, FileNotFoundError) as error:
             # The folder is gone when the message is read.
             message = str(error).replace(unpacked, str(path))
             kind = ValueError if isinstance(error, ValueError) else FileNotFoundError
             raise kind(message if str(path) in message else f"{path}: {message}") from error
-        vocabulary = checkpoint.vocabulary
-        wordpieces = tuple(load_vocabulary(vocabulary)) if isinstance(vocabulary, Path) else None
     return dataclasses.replace(checkpoint, path=path, vocabulary=wordpieces)
 
 
