@@ -158,7 +158,7 @@ def test_other_files_are_refused(saved_model):
     data = path.read_bytes()
     for content in (b"", b"text", data[: len(data) // 2], gzip.compress(b"a" * 600)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="model.tar.gz: not an archive of a SavedModel"):
+        with pytest.raises(ValueError, match=r"model.tar.gz: not an archive of a SavedModel"):
             read_checkpoint(path)
 
 
