@@ -23,9 +23,9 @@ def median_seconds(function, repeats, warm_ups=2):
 
 def load_head(head_class, init_checkpoint, **arguments):
     """Loads a head from a checkpoint or the name of a preset; `arguments` are those of its `from_checkpoint`."""
-    from keras_bert.weights.preset_names import PRESETS
+    from keras_bert.weights.preset_names import is_preset_name
 
-    load = head_class.from_preset if init_checkpoint in PRESETS else head_class.from_checkpoint
+    load = head_class.from_preset if is_preset_name(init_checkpoint) else head_class.from_checkpoint
     return load(init_checkpoint, **arguments)
 
 

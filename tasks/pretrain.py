@@ -5,7 +5,7 @@ r"""Pre-trains BERT on masked words and next sentences, from prepared text or fr
 
 Each --phase is LENGTH:STEPS:ROWS, and they follow each other; the default is the paper's recipe. Text becomes instances
 during training; files of tools.create_pretraining_data are given by --instance_files instead, once per phase. --run_dir
-then holds model/ (weights and vocabulary), model_card.md, training_curve.png, results.json and log.jsonl. Re-run the
+then holds model/ (weights, vocabulary and a model card), training_curve.png, results.json and log.jsonl. Re-run the
 same command to resume an interrupted run, in whatever phase.
 """
 

@@ -16,6 +16,7 @@ from keras_bert.data.batching import BatchPlan
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.recipe import FineTuningRecipe
+from keras_bert.finetuning.run_cards import write_fine_tuning_card
 from keras_bert.finetuning.run_models import (
     MODEL_FOLDER,
     RESULTS_NAME,
@@ -135,6 +136,7 @@ class _FineTuner:
             results = self.train_trials(recipe)
             if is_chief(self.strategy):
                 write_json(self.run_dir / RESULTS_NAME, results, overwrite=True)
+                write_fine_tuning_card(best_model(self.run_dir), results)
                 results["model"] = str(best_model(self.run_dir))
         if {"eval", "predict", "export"} & set(modes) and is_chief(self.strategy):
             results |= self.use_trained(recipe, modes)

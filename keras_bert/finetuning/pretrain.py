@@ -10,10 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.finetuning.model_card import model_card
 from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.pretraining_data import Instances, PretrainingData, evaluation_batches, pretraining_batches
 from keras_bert.finetuning.pretraining_recipe import PretrainingRecipe
+from keras_bert.finetuning.run_cards import write_pretraining_card
 from keras_bert.finetuning.run_models import MODEL_FOLDER, RESULTS_NAME, resolve_checkpoint
 from keras_bert.finetuning.runtime import RuntimeSettings
 from keras_bert.finetuning.workers import run_on_worker, stop_on_sigterm
@@ -45,8 +45,8 @@ def pretrain(
 ) -> dict[str, Any]:
     """Pre-trains a model, as `tasks.pretrain` does; all workers of the strategy call it.
 
-    The folder of the run gets `model/` (weights and vocabulary), `model_card.md`, `training_curve.png`, `results.json`
-    and `log.jsonl`. The same call resumes an interrupted run, in whatever phase.
+    The folder of the run gets `model/` (weights, vocabulary and a model card, `README.md`), `training_curve.png`,
+    `results.json` and `log.jsonl`. The same call resumes an interrupted run, in whatever phase.
 
     Args:
         data: vocabulary, text or instances.
@@ -162,7 +162,7 @@ class _Pretraining:
             if not folder.exists():
                 own_rates = {name: own_arguments[name] for name in _DROPOUT_RATES if name in own_arguments}
                 model.save_checkpoint(folder, self.tokenizer, recipe.checkpoint_dtype, **own_rates)
-            (run.path / "model_card.md").write_text(model_card(model, recipe, results, command), encoding="utf-8")
+            write_pretraining_card(folder, model, recipe, results, command)
             draw_training_curve(run.path / "training_curve.png", records)
             write_json(run.path / RESULTS_NAME, results, overwrite=True)
         return {**results, "model": str(folder)}

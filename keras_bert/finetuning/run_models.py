@@ -10,7 +10,7 @@ from typing import Any
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.training.run_dir import CONFIGURATION_NAME, read_configuration, read_json_object
 from keras_bert.typing import PathLike
-from keras_bert.weights.preset_names import PRESETS, resolve_preset
+from keras_bert.weights.preset_names import is_preset_name, resolve_preset
 
 # The folder of a run's weights, in the form that `from_checkpoint` reads.
 MODEL_FOLDER = "model"
@@ -32,11 +32,11 @@ def resolve_checkpoint(name: PathLike | None, setting: str = "init_checkpoint") 
         raise FileNotFoundError(f"{setting}: the run in {name} has not finished; re-run its command to resume it")
     if path.exists() or list(path.parent.glob(path.name + ".index")):  # a TF1 checkpoint is a prefix of file names
         return path.resolve()
-    if str(name) in PRESETS:
+    if is_preset_name(name):
         return resolve_preset(str(name))
     raise FileNotFoundError(
-        f"{setting}: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, or "
-        f"one of the presets {sorted(PRESETS)}"
+        f"{setting}: there is no {name}; give a checkpoint (folder or file), the folder of a finished run, the "
+        "name of a preset (keras_bert.list_presets()), or hf://owner/name for a model on the Hugging Face Hub"
     )
 
 

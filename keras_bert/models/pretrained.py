@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +11,6 @@ import keras
 import numpy as np
 from absl import logging
 
-from keras_bert.text.vocabulary import is_lower_case_vocabulary, load_vocabulary
 from keras_bert.typing import PathLike
 from keras_bert.weights.assignment_report import AssignmentReport, report_assignment
 from keras_bert.weights.checkpoint import Checkpoint
@@ -19,8 +18,10 @@ from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.conversion import encoder_name
 from keras_bert.weights.encoder_kinds import BERT
 from keras_bert.weights.google_bert_writer import write_google_bert
+from keras_bert.weights.hub import check_repository, push_folder
 from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
 from keras_bert.weights.keras_hub_writer import write_keras_hub
+from keras_bert.weights.model_card import write_model_card
 from keras_bert.weights.preset_names import resolve_preset
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ WRITERS: dict[str, Callable[..., Path]] = {
 
 
 class FromPreset:
-    """Adds `from_preset` to a model that has `from_checkpoint`."""
+    """Adds `from_preset` and `push_to_hub` to a model that has `from_checkpoint` and `save_checkpoint`."""
 
     @classmethod
     def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
@@ -44,18 +45,66 @@ class FromPreset:
         raise NotImplementedError
 
     @classmethod
-    def from_preset(cls, name: str, **kwargs: Any) -> Self:
-        """Creates a model with the weights of a preset: `from_checkpoint` of the preset's folder.
+    def from_preset(cls, name: PathLike, **kwargs: Any) -> Self:
+        """Creates a model with the weights of a published model: `from_checkpoint` of its folder.
+
+        What is on the Hugging Face Hub is downloaded to the cache of `huggingface_hub`, with a progress bar, and only
+        the files that are needed; later calls make no request. A branch or tag stays at the commit that was downloaded
+        first.
 
         Args:
-            name: one of `keras_bert.weights.preset_names.PRESETS`.
+            name: the name of a preset, one of `keras_bert.list_presets()`; `hf://owner/name` or
+                `hf://owner/name@revision` for any BERT on the Hugging Face Hub, where the revision is a branch, tag or
+                commit; or the path of a folder.
             **kwargs: as for `from_checkpoint`.
 
+        Returns:
+            A model of this class.
+
         Raises:
-            ValueError: if the preset is unknown.
-            FileNotFoundError: if its files are not installed; the message says how to install them.
+            ValueError: if the name is unknown, the model is not a BERT, or a file is corrupt.
+            FileNotFoundError: if there is no such model, revision or file, or its package is not installed.
+            PermissionError: if the model is gated or private; the message says how to get access.
+            ConnectionError: if the hub cannot be reached, or the download broke off.
         """
         return cls.from_checkpoint(resolve_preset(name), **kwargs)
+
+    def push_to_hub(
+        self,
+        repository: str,
+        card: Mapping[str, Any] | None = None,
+        private: bool | None = None,
+        message: str = "Upload a BERT of keras_bert",
+        create_pull_request: bool = False,
+        **save_arguments: Any,
+    ) -> str:
+        """Uploads the files of `save_checkpoint` and a model card to the Hugging Face Hub, in one commit.
+
+        Log in first, with `hf auth login` or the environment variable HF_TOKEN.
+
+        Args:
+            repository: `owner/name`; a repository that does not exist is created.
+            card: fields of `keras_bert.weights.model_card.ModelCard`, for example `license`, `language`, `base_model`,
+                `datasets`, `data`, `recipe`, `scores` and `limits`, which are added to what the files state.
+            private: whether a repository that is created is private; None means the default of the owner.
+            message: title of the commit.
+            create_pull_request: whether to propose the commit instead of making it.
+            **save_arguments: arguments of `save_checkpoint`, such as `dtype` or `tokenizer`.
+
+        Returns:
+            The address of the commit, or of the pull request.
+
+        Raises:
+            ValueError: if the name is not one of a repository, or as `save_checkpoint`.
+            TypeError: if the card has an unknown field.
+            PermissionError: if the user is not logged in, or may not write to the repository.
+            ConnectionError: if the hub cannot be reached.
+        """
+        check_repository(repository)
+        with tempfile.TemporaryDirectory() as parent:
+            folder = self.save_checkpoint(Path(parent) / "model", **save_arguments)  # type: ignore[attr-defined]
+            write_model_card(folder, repository, model_class=type(self).__name__, **(card or {}))
+            return push_folder(folder, repository, private, message, create_pull_request)
 
 
 def read_bert(path: PathLike) -> Checkpoint:
@@ -77,24 +126,12 @@ def load_tokenizer(
     `vocabulary` replaces the checkpoint's `vocab.txt`. A `lower_case` of None is read from the checkpoint, or inferred
     from the vocabulary; a contradiction is a ValueError.
     """
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.tokenizer import BertTokenizer, choose_case
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary
-    if isinstance(vocabulary, (str, os.PathLike)):
-        vocabulary = Path(vocabulary)
     if vocabulary is None:
         raise ValueError(f"{checkpoint.path} has no vocab.txt; pass vocabulary=, a file or a list of wordpieces")
-    if lower_case is None:
-        lower_case = checkpoint.lower_case
-    elif checkpoint.lower_case not in (None, lower_case):
-        raise ValueError(
-            f"lower_case={lower_case} contradicts the checkpoint {checkpoint.path}, "
-            f"which was trained with lower_case={checkpoint.lower_case}; omit lower_case"
-        )
-    if lower_case is None:
-        words = load_vocabulary(vocabulary) if isinstance(vocabulary, Path) else vocabulary
-        lower_case = is_lower_case_vocabulary(words)
-        logging.info("%s does not state lower_case; inferred %s from its vocabulary", checkpoint.path, lower_case)
+    lower_case = choose_case(vocabulary, lower_case, checkpoint.lower_case, checkpoint.path)
     return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents)
 
 

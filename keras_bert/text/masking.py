@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.io.special_tokens import CLASSIFICATION_TOKEN, MASK_TOKEN, SEPARATOR_TOKEN
 from keras_bert.text.random_bits import integers_below, random_bits, uniform_floats
-from keras_bert.text.vocabulary import CLASSIFICATION_TOKEN, MASK_TOKEN, SEPARATOR_TOKEN, check_vocabulary
+from keras_bert.text.vocabulary import check_vocabulary
 
 # arXiv 1810.04805, section 3.1.
 RATE = 0.15

@@ -5,7 +5,7 @@ Source: `BasicTokenizer` in google-research/bert `tokenization.py`.
 
 import tensorflow as tf
 
-from keras_bert.text import vocabulary as vocabularies
+from keras_bert.io import special_tokens
 from keras_bert.text.versions import load_tensorflow_text
 
 tensorflow_text = load_tensorflow_text()
@@ -48,7 +48,7 @@ _CASE_IGNORABLE = (
 
 # Stand-ins for special tokens written in text during normalization. They are "tag" characters of category Cf, which are
 # removed from every text first, so a text cannot contain its own.
-SPECIAL_TOKEN_MARKERS = {token: chr(0xE0041 + index) for index, token in enumerate(vocabularies.SPECIAL_TOKENS)}
+SPECIAL_TOKEN_MARKERS = {token: chr(0xE0041 + index) for index, token in enumerate(special_tokens.SPECIAL_TOKENS)}
 
 
 def clean(texts: tf.Tensor) -> tf.Tensor:

@@ -5,6 +5,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.typing import PathLike
 
 # [CLS] a [SEP], and [CLS] a [SEP] b [SEP].
 ADDED_TO_ONE_SEGMENT = 2
@@ -177,3 +178,16 @@ class PackingPreprocessor:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Creates a preprocessor from the dict that `get_config` returned."""
         return cls(**{**config, "tokenizer": BertTokenizer.from_config(config["tokenizer"])})
+
+    @classmethod
+    def from_preset(cls, name: PathLike, lower_case: bool | None = None, **kwargs: Any) -> Self:
+        """Creates a preprocessor with the tokenizer of a published model; its weights are not downloaded.
+
+        Args:
+            name, lower_case: as for `BertTokenizer.from_preset`, also for the errors.
+            **kwargs: further arguments of the constructor, such as `sequence_length`.
+
+        Returns:
+            A preprocessor of this class.
+        """
+        return cls(BertTokenizer.from_preset(name, lower_case), **kwargs)

@@ -9,12 +9,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.io import special_tokens
 from keras_bert.text import vocabulary as vocabularies
 from keras_bert.text.inputs import Texts, as_text_tensor
 from keras_bert.text.normalization import MAXIMUM_CHARACTERS_PER_WORD, SPECIAL_TOKEN_MARKERS, TextNormalizer
 from keras_bert.text.offsets import normalize_with_origins, spans_in_original
 from keras_bert.text.versions import load_tensorflow_text
 from keras_bert.typing import PathLike
+from keras_bert.weights.tokenizer_reader import read_preset_tokenizer
 
 tensorflow_text = load_tensorflow_text()
 
@@ -30,7 +32,7 @@ def _wordpiece_tokenizer(vocabulary: tuple[str, ...], max_bytes_per_word: int) -
             suffix_indicator=_SUFFIX_INDICATOR,
             max_bytes_per_word=max_bytes_per_word,
             token_out_type=tf.int32,
-            unknown_token=vocabularies.UNKNOWN_TOKEN,
+            unknown_token=special_tokens.UNKNOWN_TOKEN,
         )
 
 
@@ -136,7 +138,9 @@ class BertTokenizer:
             if token in ("", _SUFFIX_INDICATOR) or self._ids[token] != index:
                 # No word can match this entry: it starts with a bracket, which is always a word of its own.
                 token = f"[\x01{index}]"
-            elif self.special_tokens_in_text and token in SPECIAL_TOKEN_MARKERS and token != vocabularies.UNKNOWN_TOKEN:
+            elif (
+                self.special_tokens_in_text and token in SPECIAL_TOKEN_MARKERS and token != special_tokens.UNKNOWN_TOKEN
+            ):
                 token = SPECIAL_TOKEN_MARKERS[token]
             entries.append(token)
         return entries
@@ -154,27 +158,27 @@ class BertTokenizer:
     @property
     def cls_id(self) -> int:
         """Id of `[CLS]`."""
-        return self._ids[vocabularies.CLASSIFICATION_TOKEN]
+        return self._ids[special_tokens.CLASSIFICATION_TOKEN]
 
     @property
     def sep_id(self) -> int:
         """Id of `[SEP]`."""
-        return self._ids[vocabularies.SEPARATOR_TOKEN]
+        return self._ids[special_tokens.SEPARATOR_TOKEN]
 
     @property
     def pad_id(self) -> int:
         """Id of `[PAD]`."""
-        return self._ids[vocabularies.PADDING_TOKEN]
+        return self._ids[special_tokens.PADDING_TOKEN]
 
     @property
     def unk_id(self) -> int:
         """Id of `[UNK]`."""
-        return self._ids[vocabularies.UNKNOWN_TOKEN]
+        return self._ids[special_tokens.UNKNOWN_TOKEN]
 
     @property
     def mask_id(self) -> int | None:
         """Id of `[MASK]`, or None if the vocabulary lacks it."""
-        return self._ids.get(vocabularies.MASK_TOKEN)
+        return self._ids.get(special_tokens.MASK_TOKEN)
 
     def tokenize(self, texts: Texts) -> tf.RaggedTensor | tf.Tensor:
         """Converts texts to wordpiece ids, without `[CLS]` and `[SEP]`.
@@ -339,6 +343,54 @@ class BertTokenizer:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Creates a tokenizer from the dict that `get_config` returned."""
         return cls(**config)
+
+    @classmethod
+    def from_preset(cls, name: PathLike, lower_case: bool | None = None, **kwargs: Any) -> Self:
+        """Creates the tokenizer of a published model; its weights are not downloaded.
+
+        Args:
+            name: as for `BertEncoder.from_preset`: a preset's name, `hf://owner/name`, or the path of a folder.
+            lower_case: None reads it from the model's files, or infers it from the vocabulary.
+            **kwargs: further arguments of the constructor; `strip_accents` replaces what the files state.
+
+        Returns:
+            A BertTokenizer.
+
+        Raises:
+            FileNotFoundError, PermissionError, ConnectionError: as `BertEncoder.from_preset`, or if there is no
+                vocabulary.
+            ValueError: the name is unknown, the files are not of a BERT's tokenizer, or `lower_case` contradicts them.
+
+        Example:
+            >>> tokenizer = BertTokenizer.from_preset("bert_tiny_novels")
+            >>> tokenizer.tokens("Reader, I married him.").numpy().tolist()
+            [b'reader', b',', b'i', b'married', b'him', b'.']
+        """
+        stored = read_preset_tokenizer(name)
+        case = choose_case(stored.vocabulary, lower_case, stored.lower_case, stored.folder)
+        return cls(stored.vocabulary, case, **{"strip_accents": stored.strip_accents, **kwargs})
+
+
+def choose_case(
+    vocabulary: PathLike | Sequence[str], lower_case: bool | None, stated: bool | None, source: PathLike
+) -> bool:
+    """Returns whether a checkpoint's tokenizer lower-cases: as given, as its files state, or as inferred.
+
+    Raises ValueError if `lower_case` contradicts what the files of the checkpoint `source` state.
+    """
+    if lower_case is not None and stated not in (None, lower_case):
+        raise ValueError(
+            f"lower_case={lower_case} contradicts the checkpoint {source}, which was trained with "
+            f"lower_case={stated}; omit lower_case"
+        )
+    if lower_case is not None or stated is not None:
+        return bool(stated if lower_case is None else lower_case)
+    words = vocabulary
+    if isinstance(vocabulary, str | os.PathLike):
+        words = vocabularies.load_vocabulary(vocabulary)
+    inferred = vocabularies.is_lower_case_vocabulary(words)
+    logging.info("%s does not state lower_case; inferred %s from its vocabulary", source, inferred)
+    return inferred
 
 
 def _as_ids(ids: Any) -> tf.Tensor | tf.RaggedTensor:

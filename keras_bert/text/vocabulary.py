@@ -3,14 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from keras_bert.io.special_tokens import CLASSIFICATION_TOKEN, PADDING_TOKEN, SEPARATOR_TOKEN, UNKNOWN_TOKEN
 from keras_bert.typing import PathLike
-
-UNKNOWN_TOKEN = "[UNK]"
-CLASSIFICATION_TOKEN = "[CLS]"
-SEPARATOR_TOKEN = "[SEP]"
-PADDING_TOKEN = "[PAD]"
-MASK_TOKEN = "[MASK]"
-SPECIAL_TOKENS = (UNKNOWN_TOKEN, CLASSIFICATION_TOKEN, SEPARATOR_TOKEN, PADDING_TOKEN, MASK_TOKEN)
 
 # [MASK] may be missing: only masked language modelling needs it.
 REQUIRED_TOKENS = (UNKNOWN_TOKEN, CLASSIFICATION_TOKEN, SEPARATOR_TOKEN, PADDING_TOKEN)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.text import vocabulary as vocabularies
+from keras_bert.io import special_tokens
 from keras_bert.text.tokenizer import BertTokenizer
 
 _SUFFIX_INDICATOR = "##"
@@ -37,12 +37,12 @@ class VocabularyLearner:
         if min_frequency < 1:
             raise ValueError(f"min_frequency must be at least 1. Received: {min_frequency}.")
         self.special_tokens = [
-            vocabularies.PADDING_TOKEN,
+            special_tokens.PADDING_TOKEN,
             *(f"[unused{number}]" for number in range(num_unused)),
-            vocabularies.UNKNOWN_TOKEN,
-            vocabularies.CLASSIFICATION_TOKEN,
-            vocabularies.SEPARATOR_TOKEN,
-            vocabularies.MASK_TOKEN,
+            special_tokens.UNKNOWN_TOKEN,
+            special_tokens.CLASSIFICATION_TOKEN,
+            special_tokens.SEPARATOR_TOKEN,
+            special_tokens.MASK_TOKEN,
         ]
         if vocab_size <= len(self.special_tokens):
             raise ValueError(
@@ -95,7 +95,9 @@ class VocabularyLearner:
 
     def _join(self, word_counts: Mapping[str, int], characters: list[str]) -> list[str]:
         """Lists special tokens, characters and the wordpieces that the trainer joins from them."""
-        tokenizer = self._tokenizers.Tokenizer(self._tokenizers.models.WordPiece(unk_token=vocabularies.UNKNOWN_TOKEN))
+        tokenizer = self._tokenizers.Tokenizer(
+            self._tokenizers.models.WordPiece(unk_token=special_tokens.UNKNOWN_TOKEN)
+        )
         tokenizer.pre_tokenizer = self._tokenizers.pre_tokenizers.CharDelimiterSplit(" ")
         trainer = self._tokenizers.trainers.WordPieceTrainer(
             vocab_size=self.vocab_size,

@@ -5,7 +5,7 @@ from pathlib import Path
 from keras_bert.typing import PathLike
 from keras_bert.weights import google_bert, hugging_face, keras_hub, model_garden, tensor_bundle_file, tf_hub
 from keras_bert.weights.checkpoint import Checkpoint
-from keras_bert.weights.preset_names import PRESETS
+from keras_bert.weights.preset_names import is_preset_name
 
 # The readers of formats, in the order in which they look at a folder. Each finds its weights at a path, or None, and
 # reads what it found.
@@ -31,7 +31,7 @@ def read_checkpoint(path: PathLike) -> Checkpoint:
 
 
 def _describe_missing_weights(path: Path) -> str:
-    if str(path) in PRESETS:
+    if is_preset_name(path):
         return f"{path} is the name of a preset, not a file or folder: pass it to `from_preset`."
     folder = path if path.is_dir() else path.parent
     looked_for = (

@@ -103,7 +103,7 @@ def read(weights: Path) -> Checkpoint:
         arguments |= read_direction(config, config_path)
         kind = read_encoder_kind(config, config_path)
     vocabulary = find_vocabulary(folder, arguments["vocab_size"], config_path)
-    lower_case, strip_accents = _read_tokenizer_settings(folder)
+    lower_case, strip_accents = read_tokenizer_settings(folder)
     open_file = OPENERS.get(weights.name) or _OPENERS_BY_SUFFIX[weights.suffix]
     with open_file(weights) as tensors:
         names = tensors.entries.keys()
@@ -261,7 +261,7 @@ def _label_names(labels: Any, path: Path) -> list[str]:
     return [str(labels[index]) for index in expected]
 
 
-def _read_tokenizer_settings(folder: Path) -> tuple[bool | None, bool | None]:
+def read_tokenizer_settings(folder: Path) -> tuple[bool | None, bool | None]:
     """Returns lower_case and strip_accents, each None if the folder does not state it."""
     lower_case = strip_accents = None
     path = folder / TOKENIZER_CONFIG_NAME

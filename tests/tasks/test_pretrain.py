@@ -86,7 +86,7 @@ def test_run_writes_a_model_that_others_read(tmp_path, corpus, source, pack):
     assert results["updates"] == 11
     assert read_json(tmp_path / "run" / "results.json")["metrics"] == results["metrics"]
     assert [record["step"] for record in read_records(tmp_path / "run", "evaluation")] == [3, 6, 9, 11]
-    card = (tmp_path / "run" / "model_card.md").read_text()
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "6 steps of 8 rows of 16 tokens" in card and "5 steps of 4 rows of 32 tokens" in card
     assert "the command" in card and "masked_lm_accuracy" in card
     assert (tmp_path / "run" / "training_curve.png").stat().st_size > 1000
@@ -152,7 +152,7 @@ def test_language_model_keeps_its_direction(tmp_path, corpus, objective):
     assert not pretrainer.next_sentence
     assert set(pretrainer.checkpoint_report.random) == {"encoder/pooler/kernel", "encoder/pooler/bias"}
     direction = objective.replace("_", " ")
-    assert f"Its attention goes {direction}" in (tmp_path / "run" / "model_card.md").read_text()
+    assert f"Its attention goes {direction}" in (tmp_path / "run" / "model" / "README.md").read_text()
     # The objective gives the direction, whatever that of the initial weights.
     run(tmp_path / "masked", corpus, init_checkpoint=model, **options)
     masked = BertPretrainer.from_checkpoint(tmp_path / "masked" / "model")
