@@ -51,3 +51,31 @@ def minilm() -> Path:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A server in place of the Hugging Face Hub, an empty cache, and a user who is logged in."""
+    from types import SimpleNamespace
+
+    from huggingface_hub import close_session, constants, file_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    from tests.hub_server import TOKEN, HubServer
+
+    with HubServer().running() as server:
+        # huggingface_hub has read its environment when it was imported.
+        monkeypatch.setattr(constants, "ENDPOINT", server.address)
+        template = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.address + template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(tmp_path / "harnesses.json"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda seconds: None))
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        close_session()
+        with disable_progress_bars():
+            yield server
+        close_session()

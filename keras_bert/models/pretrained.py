@@ -22,7 +22,7 @@ from keras_bert.weights.hub import check_repository, push_folder
 from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
 from keras_bert.weights.keras_hub_writer import write_keras_hub
 from keras_bert.weights.model_card import write_model_card
-from keras_bert.weights.preset_names import resolve_preset
+from keras_bert.weights.preset_names import find_repository, resolve_preset
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
@@ -103,8 +103,14 @@ class FromPreset:
         check_repository(repository)
         with tempfile.TemporaryDirectory() as parent:
             folder = self.save_checkpoint(Path(parent) / "model", **save_arguments)  # type: ignore[attr-defined]
-            write_model_card(folder, repository, model_class=type(self).__name__, **(card or {}))
+            fields = {"base_model": self._base_model(), **(card or {})}
+            write_model_card(folder, repository, model_class=type(self).__name__, **fields)
             return push_folder(folder, repository, private, message, create_pull_request)
+
+    def _base_model(self) -> str:
+        """Returns the repository on the hub that the initial weights are from; empty if unknown."""
+        report = getattr(self, "checkpoint_report", None)
+        return "" if report is None else find_repository(report.path.parent) or ""
 
 
 def read_bert(path: PathLike) -> Checkpoint:

@@ -385,9 +385,10 @@ def choose_case(
         )
     if lower_case is not None or stated is not None:
         return bool(stated if lower_case is None else lower_case)
-    words = vocabulary
     if isinstance(vocabulary, str | os.PathLike):
-        words = vocabularies.load_vocabulary(vocabulary)
+        words: Sequence[str] = vocabularies.load_vocabulary(vocabulary)
+    else:
+        words = vocabulary
     inferred = vocabularies.is_lower_case_vocabulary(words)
     logging.info("%s does not state lower_case; inferred %s from its vocabulary", source, inferred)
     return inferred

@@ -95,8 +95,9 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
     the pooling of a sentence encoder; and the first of `model.safetensors`, its shards, `pytorch_model.bin` and
     `tf_model.h5`, or the weights of a keras-hub preset. With `tokenizer_only` only those of the tokenizer are.
 
-    A branch or tag stays at the commit that was downloaded first; `refresh` asks the hub for a newer one. Without a
-    network, files are also taken from a cache that another program has filled, after comparing their hashes.
+    A branch or tag stays at the commit that was downloaded first; `refresh` asks the hub for a newer one, and fails
+    without a network. Otherwise files are then also taken from a cache that another program has filled, after comparing
+    their hashes.
 
     Raises:
         FileNotFoundError: there is no such repository, revision or file.
@@ -121,7 +122,7 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
         is_unreachable = isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError | httpx2.TransportError)
         if isinstance(error, HfHubHTTPError):
             is_unreachable = error.response.status_code >= 500
-        if is_unreachable:
+        if is_unreachable and not refresh:
             folder = cache.find_files_of_others(tokenizer_only)
             if folder is not None:
                 logging.warning("the hub cannot be reached; %s is read from %s", address, folder)
@@ -322,9 +323,9 @@ def select_files(
             "and pass the folder to from_checkpoint."
         )
     if _is_keras_hub_bert(read(CONFIG_NAME), source):
-        needed, weights = _KERAS_HUB_NAMES, _KERAS_HUB_NAMES[-1:]
+        needed, weights = list(_KERAS_HUB_NAMES), _KERAS_HUB_NAMES[-1:]
     else:
-        needed, weights = (*_POOLING_NAMES, *_find_weights(names, read, source)), WEIGHT_NAMES
+        needed, weights = [*_POOLING_NAMES, *_find_weights(names, read, source)], WEIGHT_NAMES
     if not set(weights) & set(names):
         raise FileNotFoundError(f"{source} has none of the weights {list(weights)}; {listed}. Pass another model.")
     return [CONFIG_NAME, *tokenizer, *(name for name in needed if name in names)]

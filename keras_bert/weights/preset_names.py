@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.util
+import re
 from pathlib import Path
 
 from keras_bert.typing import PathLike
@@ -47,16 +48,20 @@ def resolve_preset(name: PathLike, tokenizer_only: bool = False) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    names = {**{name: name for name in PRESETS}, **{preset.repository: key for key, preset in PRESETS.items()}}
-    names = {str(key).lower().rpartition("/")[2].replace("-", "_"): value for key, value in names.items()}
-    wanted = str(name).lower().rpartition("/")[2].replace("-", "_")
-    near = list(dict.fromkeys(names[key] for key in difflib.get_close_matches(wanted, names, n=4)))
+    names = {preset.repository or key: key for key, preset in PRESETS.items()} | {key: key for key in PRESETS}
+    names = {_simplify(key): value for key, value in names.items()}
+    near = list(dict.fromkeys(names[key] for key in difflib.get_close_matches(_simplify(name), names, n=4)))
     raise ValueError(
         f"preset {str(name)!r} is unknown, and there is no such folder."
         + (f" Similar: {near}." if near else "")
         + f" Pass one of the names that keras_bert.list_presets() lists, {SCHEME}owner/name for a model on the Hugging "
         "Face Hub, or the path of a folder."
     )
+
+
+def _simplify(name: PathLike) -> str:
+    """Returns a name in the spelling of presets, without the owner of a repository."""
+    return re.sub(r"\W", "_", str(name).lower().rpartition("/")[2])
 
 
 def find_repository(path: PathLike) -> str | None:

@@ -19,6 +19,11 @@ def test_trains_the_weights_of_keras_fit(tmp_path):
     runtime = keras_bert.FineTuningRuntime(progress=False)
     results = keras_bert.fine_tune(task, recipe, tmp_path / "run", runtime=runtime, modes=("train",))
     assert results["best"]["best_step"] == 16
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert str(tmp_path) not in card and "Initial weights: `toy`" in card
+    assert "keras_bert.BertClassifier" in card and "`negative`, `positive`" in card
+    score = results["best"]["metrics"]["dev/accuracy"]
+    assert f"| {results['task']} | dev | accuracy | {score:.6g} | 1 |" in card and "| epochs | 2 |" in card
 
     trained = keras_bert.BertClassifier.from_checkpoint(results["model"], sequence_length=16)
     classifier = keras_bert.BertClassifier.from_checkpoint(
