@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +34,8 @@ class HubServer(ThreadingHTTPServer):
         self.lfs = {}
         self.cut_after = {}  # path -> number of bytes after which each answer with the file breaks off
         self.cuts_left = 0
+        self.stall_after = {}  # path -> number of bytes after which an answer waits, and `stalled` is set
+        self.stalled = threading.Event()
         self.served = {}  # path -> other bytes than the listing says
         self.status = None  # of every answer
 
@@ -72,6 +75,25 @@ class HubServer(ThreadingHTTPServer):
             self.shutdown()
             self.server_close()
             thread.join()
+
+
+class _StallingFile:
+    """Writes a part of the large answers, and then waits until the client is gone."""
+
+    def __init__(self, file, limit, stalled):
+        self.file, self.limit, self.stalled = file, limit, stalled
+
+    def write(self, data):
+        self.file.write(data[: self.limit])
+        if len(data) > self.limit:
+            self.file.flush()
+            self.stalled.set()
+            with contextlib.suppress(OSError):
+                while self.file.write(b"\0") or True:
+                    time.sleep(0.05)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -127,6 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET" and path in self.server.cut_after and self.server.cuts_left:
             self.server.cuts_left -= 1
             limit = self.server.cut_after[path]
+        if self.command == "GET" and path in self.server.stall_after:
+            self.wfile = _StallingFile(self.wfile, self.server.stall_after[path], self.server.stalled)
         self.send(206 if start else 200, data[start:], headers, limit)
 
     def do_POST(self):

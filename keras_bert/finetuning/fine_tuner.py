@@ -136,7 +136,7 @@ class _FineTuner:
             results = self.train_trials(recipe)
             if is_chief(self.strategy):
                 write_json(self.run_dir / RESULTS_NAME, results, overwrite=True)
-                write_fine_tuning_card(best_model(self.run_dir), results)
+                write_fine_tuning_card(best_model(self.run_dir), results, self.task.hub_datasets)
                 results["model"] = str(best_model(self.run_dir))
         if {"eval", "predict", "export"} & set(modes) and is_chief(self.strategy):
             results |= self.use_trained(recipe, modes)

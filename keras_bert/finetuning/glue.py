@@ -45,6 +45,7 @@ class GlueClassification(ClassificationTask):
     """A task of GLUE; `from_settings` reads its data."""
 
     sources: ClassVar[dict[str, str]] = {}
+    hub_datasets = ("nyu-mll/glue",)
 
     settings_class = GlueSettings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from keras_bert.weights.preset_table import PRESETS
 _PATHS = ("init_checkpoint", "init_checkpoint_right_to_left")
 
 
-def write_fine_tuning_card(model_folder: Path, results: Mapping[str, Any]) -> Path:
+def write_fine_tuning_card(model_folder: Path, results: Mapping[str, Any], datasets: Sequence[str] = ()) -> Path:
     """Writes the card of the best model of a fine-tuning run, from the run's `results.json`; keeps an existing one."""
     configuration, best = results["configuration"], results["best"]
     task = str(configuration["task"])
@@ -41,6 +41,7 @@ def write_fine_tuning_card(model_folder: Path, results: Mapping[str, Any]) -> Pa
         title=f"BERT fine-tuned on {task}",
         base_model=_describe_start(configuration.get("init_checkpoint")),
         data=[f"{split}: {described}" for split, described in configuration["data"].items()],
+        datasets=datasets,
         recipe=recipe,
         scores=_scores(best["metrics"], task, best["seed"]),
         trials=trials if len(trials) > 1 else (),

@@ -64,6 +64,7 @@ class FineTuningTask:
     settings: Any = Settings()  # an instance of `settings_class`; recorded values are part of a run's configuration
     unit = "windows"  # what `tokenize_split` returns
     head: str  # prefix of the paths of the head's variables
+    hub_datasets: ClassVar[tuple[str, ...]] = ()  # the data's names on the Hugging Face Hub, for the model card
     has_dropout = True  # whether there is dropout before the head
     # The setting that names the data of each mode.
     sources: ClassVar[dict[str, str]] = {"train": "train_file", "eval": "dev_file", "predict": "predict_file"}

@@ -36,6 +36,7 @@ _TOKENIZER_NAMES = (TOKENIZER_CONFIG_NAME, *_VOCABULARY_NAMES)
 _POOLING_NAMES = (
     "modules.json",
     "1_Pooling/config.json",
+    "2_Normalize/config.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )
@@ -45,6 +46,7 @@ _KERAS_HUB_NAMES = ("metadata.json", "preprocessor.json", "task.json", "task.wei
 _RECORDS = "keras_bert"  # folder of the records in a repository's folder of the cache
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REPOSITORY = re.compile(r"\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?", re.ASCII)
+_SHARD = re.compile(r"[\w-][\w.-]*", re.ASCII)  # directly in the repository
 _REVISION = re.compile(r"\w[\w.+-]*(?:/\w[\w.+-]*)*", re.ASCII)
 _SNAPSHOT = re.compile(r"(?:^|/)models--([^/]+?)--([^/]+)/snapshots/([0-9a-f]{40})(?:/|$)")
 _KNOWN_REPOSITORIES = [preset.repository for preset in PRESETS.values() if preset.repository]
@@ -95,9 +97,9 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
     the pooling of a sentence encoder; and the first of `model.safetensors`, its shards, `pytorch_model.bin` and
     `tf_model.h5`, or the weights of a keras-hub preset. With `tokenizer_only` only those of the tokenizer are.
 
-    A branch or tag stays at the commit that was downloaded first; `refresh` asks the hub for a newer one, and fails
-    without a network. Otherwise files are then also taken from a cache that another program has filled, after comparing
-    their hashes.
+    A branch or tag stays at the commit that was downloaded first. `refresh` asks the hub for a newer one, and compares
+    the hashes of all files again; it fails without a network. Without it, files are then also taken from a cache that
+    another program has filled, after comparing their hashes.
 
     Raises:
         FileNotFoundError: there is no such repository, revision or file.
@@ -116,7 +118,7 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
         if folder is not None:
             return folder
     try:
-        return cache.fetch(tokenizer_only)
+        return cache.fetch(tokenizer_only, refresh)
     except _HubFailure as failure:
         error = failure.error
         is_unreachable = isinstance(error, OfflineModeIsEnabled | LocalEntryNotFoundError | httpx2.TransportError)
@@ -193,8 +195,11 @@ class _Cache:
         is_complete = all(name in verified and _size(folder / name) == verified[name] for name in needed)
         return folder if is_complete else None
 
-    def fetch(self, tokenizer_only: bool) -> Path:
-        """Downloads the missing files of the revision's newest commit, and compares their hashes with the hub's."""
+    def fetch(self, tokenizer_only: bool, verify_all: bool) -> Path:
+        """Downloads the missing files of the revision's newest commit, and compares their hashes with the hub's.
+
+        `verify_all` also compares those of files that were compared before.
+        """
         repository = self.address.repository
         api = self.hub.HfApi(library_name="keras_bert")
         commit = self.revision
@@ -207,7 +212,7 @@ class _Cache:
             entries = list(api.list_repo_tree(repository, recursive=True, revision=commit))
         listing = {entry.path: entry for entry in entries if isinstance(entry, self.hub.RepoFile)}
         folder, (_, verified) = self.snapshot(commit), self.read_record(commit)
-        verified = {name: size for name, size in verified.items() if _size(folder / name) == size}
+        verified = {} if verify_all else {name: size for name, size in verified.items() if _size(folder / name) == size}
         # From now on a folder without all of these files is known to be incomplete.
         self.write_record(commit, listing, verified)
 
@@ -322,12 +327,11 @@ def select_files(
             f"{source} has no {CONFIG_NAME}, so it is not a model that can be loaded by name; {listed}. Download it, "
             "and pass the folder to from_checkpoint."
         )
-    if _is_keras_hub_bert(read(CONFIG_NAME), source):
-        needed, weights = list(_KERAS_HUB_NAMES), _KERAS_HUB_NAMES[-1:]
-    else:
-        needed, weights = [*_POOLING_NAMES, *_find_weights(names, read, source)], WEIGHT_NAMES
+    needed, weights = list(_KERAS_HUB_NAMES), list(_KERAS_HUB_NAMES[-1:])
+    if not _is_keras_hub_bert(read(CONFIG_NAME), source):
+        needed, weights = [*_POOLING_NAMES, *_find_weights(names, read, source)], list(WEIGHT_NAMES)
     if not set(weights) & set(names):
-        raise FileNotFoundError(f"{source} has none of the weights {list(weights)}; {listed}. Pass another model.")
+        raise FileNotFoundError(f"{source} has none of the weights {weights}; {listed}. Pass another model.")
     return [CONFIG_NAME, *tokenizer, *(name for name in needed if name in names)]
 
 
@@ -350,7 +354,7 @@ def _find_weights(names: Collection[str], read: Callable[[str], Mapping[str, Any
         return [] if first is None else [first]
     shards = read(SHARD_INDEX).get("weight_map")
     stated = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
-    missing = sorted(stated - set(names))
+    missing = sorted(name for name in stated if name not in names or not _SHARD.fullmatch(name))
     if not stated or missing:
         raise FileNotFoundError(
             f"{source}: {SHARD_INDEX} names {f'{_shorten(missing)}, which are missing' if missing else 'no shards'}; "

@@ -1,11 +1,14 @@
 """`from_preset` and `push_to_hub` of models and of everything with a vocabulary, on a local hub."""
 
 import json
+import os
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import keras_bert
+from keras_bert.weights.preset_names import resolve_preset
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_preprocessor
 
 ADDRESS = "hf://owner/name"
@@ -99,6 +102,30 @@ def test_encoder_is_pushed_with_a_tokenizer(hub):
     assert files["vocab.txt"].decode().split() == VOCABULARY
     assert json.loads(files["config.json"])["architectures"] == ["BertModel"]
     assert "keras_bert.BertEncoder.from_preset" in files["README.md"].decode()
+
+
+def test_shards_in_the_store_that_repositories_share(hub, tmp_path):
+    """`huggingface_hub` keeps large files in `blobs` of the cache; the blobs of repositories are links to them."""
+    classifier = toy_classifier()
+    folder = classifier.save_checkpoint(tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weight_map = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(tensors)}
+    for shard in set(weight_map.values()):
+        save_file({name: tensors[name] for name in tensors if weight_map[name] == shard}, folder / shard)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    hub.commit("owner/name", {path.name: path.read_bytes() for path in folder.iterdir()})
+    cached = resolve_preset(ADDRESS)
+    for shard in cached.glob("*.safetensors"):
+        blob = shard.resolve()
+        shared = tmp_path / "hub" / "blobs" / "ab" / ("ab" + blob.name[2:])
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        blob.rename(shared)
+        blob.symlink_to(os.path.relpath(shared, blob.parent))
+    hub.requests.clear()
+    loaded = keras_bert.BertClassifier.from_preset(ADDRESS, sequence_length=16)
+    assert hub.requests == []
+    np.testing.assert_array_equal(loaded.predict(TEXTS), classifier.predict(TEXTS))
 
 
 def test_wrong_arguments_are_found_before_anything_is_written(hub):

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
+import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from keras_bert.weights import hub as hub_module
 from keras_bert.weights.hub import HubAddress, download, find_address, parse_address, push_folder, select_files
+from tests import forked
 
 NAME = "owner/name"
 WEIGHTS = bytes(range(256)) * 4000
@@ -196,6 +200,60 @@ def test_offline_with_a_cache_that_another_program_filled(hub, offline, is_liste
         download(HubAddress(NAME))
 
 
+def test_refresh_finds_a_file_that_was_damaged_in_the_cache(hub):
+    hub.commit(NAME, FILES)
+    weights = (download(HubAddress(NAME)) / "model.safetensors").resolve()
+    weights.write_bytes(WEIGHTS[::-1])
+    with pytest.raises(ValueError, match="has the hash"):
+        download(HubAddress(NAME), refresh=True)
+    assert contents(download(HubAddress(NAME)))["model.safetensors"] == WEIGHTS
+
+
+_KILLED = """
+import sys
+from huggingface_hub import constants
+
+endpoint, cache = sys.argv[1:]
+constants.ENDPOINT = endpoint
+constants.HUGGINGFACE_CO_URL_TEMPLATE = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+constants.HF_HUB_CACHE, constants.HF_HUB_DISABLE_XET = cache, True
+from keras_bert.weights.hub import HubAddress, download
+download(HubAddress("owner/name"))
+"""
+
+
+@pytest.mark.slow
+def test_killed_process(hub, offline):
+    hub.commit(NAME, FILES)
+    hub.stall_after = {"model.safetensors": 500_000}
+    command = [sys.executable, "-c", _KILLED, hub.address, _cache()]
+    with forked.ForkedProgram(command, env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}) as program:
+        assert hub.stalled.wait(60)
+        program.kill()
+    assert program.returncode == -signal.SIGKILL
+    offline()
+    with pytest.raises(ConnectionError, match="is not complete in the cache"):
+        download(HubAddress(NAME))
+    offline(False)
+    hub.stall_after = {}
+    hub.requests.clear()
+    assert contents(download(HubAddress(NAME))) == {name: FILES[name] for name in NEEDED}
+    assert hub.downloads() == ["model.safetensors"]
+
+
+def test_progress_bar(hub, capsys, monkeypatch):
+    from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
+
+    hub.commit(NAME, FILES)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # elsewhere there is none
+    enable_progress_bars()
+    try:
+        download(HubAddress(NAME))
+    finally:
+        disable_progress_bars()
+    assert re.search(r"model.safetensors: 100%.* 1.02M/1.02M", capsys.readouterr().err)
+
+
 def test_read_only_cache_is_used(hub, offline, monkeypatch):
     from huggingface_hub import hf_hub_download
 
@@ -336,10 +394,12 @@ def test_missing_files(names, tokenizer_only, message):
 
 
 @pytest.mark.parametrize("shards", [{}, {"a": 5}, {"a": "../../secret"}, {"a": "/etc/passwd"}, []])
-def test_index_that_leads_elsewhere(shards):
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_index_that_leads_elsewhere(shards, is_listed):
     files = {**JSON_FILES, "model.safetensors.index.json": {"weight_map": shards}}
+    names = [*files, *(map(str, shards.values()) if is_listed and shards else ())]
     with pytest.raises(FileNotFoundError, match=r"model.safetensors.index.json names"):
-        select_files(list(files), files.__getitem__, "it")
+        select_files(names, files.__getitem__, "it")
 
 
 def test_push_creates_the_repository_and_commits_all_files(hub, tmp_path):
