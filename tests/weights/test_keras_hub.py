@@ -53,8 +53,8 @@ def their_tensors(arrays):
     return tensors
 
 
-def serialized(name, **config):
-    return {"module": "m", "class_name": name, "config": config, "registered_name": f"keras_hub>{name}"}
+def serialized(class_name, /, **config):
+    return {"module": "m", "class_name": class_name, "config": config, "registered_name": f"keras_hub>{class_name}"}
 
 
 class Preset:
