@@ -62,9 +62,10 @@ def define_flags(values=flags.FLAGS):
         "How to combine several layers into one vector; stack keeps them separate, as JSON Lines always does.",
     )
     define("enum", "word_pooling", "first", ["first", "mean"], "--unit=words: first wordpiece, or mean of all.")
-    define("enum", "pooling", "mean", ["mean", "cls", "max"], "--unit=text: pooling over the tokens.")
-    define("bool", "normalize", True, "--unit=text: scale each vector to length 1.")
-    define("integer", "max_seq_length", 128, "Maximum sequence length in tokens.", lower_bound=3)
+    own = "Default: that of a sentence-transformers folder, otherwise"
+    define("enum", "pooling", None, ["mean", "cls", "max"], f"--unit=text: pooling over the tokens. {own} mean.")
+    define("bool", "normalize", None, f"--unit=text: scale each vector to length 1. {own} true.")
+    define("integer", "max_seq_length", None, f"Maximum sequence length in tokens. {own} 128.", lower_bound=3)
     define("integer", "batch_size", 32, "Texts per batch.", lower_bound=1)
     define("enum", "dtype", "float32", ["float32", "bfloat16"], "Type of the computation.")
     define("enum", "vector_dtype", "float32", ["float32", "float16"], "Type of the vectors in Parquet.")
@@ -116,26 +117,29 @@ def load_extractor(values, layers):
         values.preset or values.checkpoint,
         layers=layers,
         combine=values.combine,
-        pooling=values.pooling,
-        normalize=values.normalize,
+        # They have no effect on wordpieces and words, whose model may have any pooling.
+        pooling=values.pooling if values.unit == "text" else "mean",
+        normalize=values.normalize if values.unit == "text" else True,
         sequence_length=values.max_seq_length,
         dtype=values.dtype,
     )
 
 
-def open_features(values, output_format, layers, hidden_size):
+def open_features(values, output_format, layers, extractor):
     """Opens the output; see `tools.feature_files`."""
     from tools.feature_files import open_json_lines, open_parquet
 
     if output_format == "jsonl":
         return open_json_lines(values.output, values.unit, layers)
     if values.combine == "stack":
-        columns = {f"layer_{layer}": hidden_size for layer in layers}
+        columns = {f"layer_{layer}": extractor.encoder.hidden_size for layer in layers}
     else:
-        columns = {"vector": hidden_size * (len(layers) if values.combine == "concat" else 1)}
+        columns = {"vector": extractor.encoder.hidden_size * (len(layers) if values.combine == "concat" else 1)}
     names = ("unit", "combine", *_UNIT_FLAGS[values.unit], "max_seq_length", "dtype")
     settings = {"model": values.preset or values.checkpoint, "layers": layers}
-    settings |= {name: getattr(values, name) for name in names}
+    chosen = {"pooling": extractor.pooling, "normalize": extractor.normalize}
+    chosen["max_seq_length"] = extractor.preprocessor.sequence_length
+    settings |= {name: chosen[name] if name in chosen else getattr(values, name) for name in names}
     return open_parquet(values.output, values.unit, columns, values.vector_dtype, settings, values.overwrite)
 
 
@@ -204,12 +208,13 @@ def run(values):
     has_bar = {"auto": sys.stderr.isatty(), "on": True, "off": False}[values.progress]
     total = count_lines(values.input) if has_bar else None
     with (
-        open_features(values, output_format, layers, extractor.encoder.hidden_size) as write,
+        open_features(values, output_format, layers, extractor) as write,
         tqdm(total=total, unit=" lines", disable=not has_bar) as bar,
     ):
         num_texts, num_truncated = extract_file(extractor, rows, write, values, lambda line: bar.update(line - bar.n))
     skipped = f"; {plural(bad_rows.count, 'bad row')} skipped" if bad_rows.count else ""
-    truncated = f"; {num_truncated} of them truncated to {values.max_seq_length} tokens" if num_truncated else ""
+    length = extractor.preprocessor.sequence_length
+    truncated = f"; {num_truncated} of them truncated to {length} tokens" if num_truncated else ""
     print(f"features of {plural(num_texts, 'text')} written to {values.output}{truncated}{skipped}", file=sys.stderr)
 
 

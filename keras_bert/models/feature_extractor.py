@@ -17,6 +17,7 @@ from keras_bert.models.inference import Predictor
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
 from keras_bert.models.text_model import TextModel
 from keras_bert.typing import Inputs, PathLike, Tensor
+from keras_bert.weights.sentence_transformers import EmbeddingSettings, read_embedding_settings
 
 if TYPE_CHECKING:
     from keras_bert.data.tokenized_units import TokenizedUnits
@@ -26,6 +27,7 @@ LAST_LAYER = (-1,)
 COMBINATIONS = ("stack", "concat", "sum", "mean")
 POOLINGS = ("mean", "cls", "max")
 WORD_POOLINGS = ("first", "mean")
+_DEFAULT_LENGTH = 128  # google-research/bert, extract_features.py: max_seq_length
 _MIN_NORM = 1e-12  # divisor of a zero vector, as in sentence-transformers
 
 
@@ -284,6 +286,15 @@ class BertFeatureExtractor(TextModel):
 
         return export_head(self, path, dtype, signatures, inputs)
 
+    def classifier_arguments(self) -> EmbeddingSettings | None:
+        """Returns what a sentence-transformers folder states of this model; None if it cannot describe the model."""
+        blocks, length = self.encoder.num_hidden_layers, self.encoder.max_position_embeddings
+        if [layer % (blocks + 1) for layer in self.layers_read] != [blocks] or self.combine == "stack":
+            return None
+        if self.preprocessor is not None:
+            length = self.preprocessor.sequence_length
+        return EmbeddingSettings(self.pooling, self.normalize, length)
+
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "layers": list(self.layers_read)}
         del config["dtype"]
@@ -295,9 +306,9 @@ class BertFeatureExtractor(TextModel):
         path: PathLike,
         layers: Sequence[int] = LAST_LAYER,
         combine: str = "concat",
-        pooling: str = "mean",
-        normalize: bool = True,
-        sequence_length: int = 128,  # google-research/bert, extract_features.py: max_seq_length
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        sequence_length: int | None = None,
         lower_case: bool | None = None,
         vocabulary: PathLike | Sequence[str] | None = None,
         **encoder_arguments: Any,
@@ -306,8 +317,11 @@ class BertFeatureExtractor(TextModel):
 
         Args:
             path: as for `BertEncoder.from_checkpoint`.
-            layers, combine, pooling, normalize: as for the constructor.
-            sequence_length: maximum input length in tokens, including [CLS] and [SEP].
+            layers, combine: as for the constructor.
+            pooling, normalize: as for the constructor. None means those of a sentence-transformers folder
+                (`modules.json`), and "mean" and True for a checkpoint of another kind.
+            sequence_length: maximum input length in tokens, including [CLS] and [SEP]. None means that of a
+                sentence-transformers folder, and otherwise 128, but not more than the encoder's positions.
             lower_case: None reads it from the checkpoint, or infers it from the vocabulary.
             vocabulary: a file or a list of wordpieces; None means the checkpoint's `vocab.txt`.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
@@ -318,14 +332,25 @@ class BertFeatureExtractor(TextModel):
 
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt or not a BERT, or an argument
-                contradicts it.
+                contradicts it; if the folder is of sentence-transformers and has a module or setting that this class
+                lacks, such as `Dense`, and any of `pooling`, `normalize` and `sequence_length` is None.
         """
         from keras_bert.text.preprocessor import BertPreprocessor
 
         checkpoint = read_bert(path)
-        preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
         # Without a pooler, which is not used.
         encoder = BertEncoder(**{**checkpoint.encoder_arguments, "with_pooler": False, **encoder_arguments})
+        stated = None
+        if None in (pooling, normalize, sequence_length):
+            folder = Path(path) if Path(path).is_dir() else Path(path).parent
+            stated = read_embedding_settings(folder, encoder.hidden_size)
+        settings = stated or EmbeddingSettings("mean", normalize=True, max_length=_DEFAULT_LENGTH)
+        pooling = settings.pooling if pooling is None else pooling
+        normalize = settings.normalize if normalize is None else normalize
+        if sequence_length is None:
+            longest = encoder.max_position_embeddings
+            sequence_length = min(settings.max_length or longest, longest)
+        preprocessor = BertPreprocessor(load_tokenizer(checkpoint, vocabulary, lower_case), sequence_length)
         extractor = cls(encoder, preprocessor, layers, combine, pooling, normalize)
         extractor.checkpoint_report = assign_arrays(extractor.variables_by_path(), checkpoint)
         return extractor

@@ -19,10 +19,12 @@ from keras_bert.weights.conversion import encoder_name
 from keras_bert.weights.encoder_kinds import BERT
 from keras_bert.weights.google_bert_writer import write_google_bert
 from keras_bert.weights.hub import check_repository, push_folder
-from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
+from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings
+from keras_bert.weights.hugging_face_writer import write_hugging_face
 from keras_bert.weights.keras_hub_writer import write_keras_hub
 from keras_bert.weights.model_card import write_model_card
 from keras_bert.weights.preset_names import find_repository, resolve_preset
+from keras_bert.weights.sentence_transformers import EmbeddingSettings
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
@@ -136,9 +138,15 @@ def load_tokenizer(
 
     vocabulary = vocabulary if vocabulary is not None else checkpoint.vocabulary
     if vocabulary is None:
-        raise ValueError(f"{checkpoint.path} has no vocab.txt; pass vocabulary=, a file or a list of wordpieces")
+        raise ValueError(f"{checkpoint.path} has no vocabulary; pass vocabulary=, a file or a list of wordpieces")
     lower_case = choose_case(vocabulary, lower_case, checkpoint.lower_case, checkpoint.path)
-    return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents)
+    limits: dict[str, Any] = {"max_characters_per_word": checkpoint.max_characters_per_word}
+    if checkpoint.max_characters_per_word is None:
+        limits = {}
+    try:
+        return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents, **limits)
+    except ValueError as error:
+        raise ValueError(f"{checkpoint.path}: its vocabulary cannot be used. {error}") from error
 
 
 def assign_arrays(variables: Mapping[str, keras.Variable], checkpoint: Checkpoint) -> AssignmentReport:
@@ -166,7 +174,7 @@ def write_checkpoint(
     encoder: Any,
     variables: Mapping[str, keras.Variable],
     tokenizer: BertTokenizer | None = None,
-    classifier_arguments: Mapping[str, Any] | None = None,
+    head: Mapping[str, Any] | EmbeddingSettings | None = None,
     dtype: str = "float32",
     encoder_arguments: Mapping[str, Any] | None = None,
     format: str = "hugging_face",
@@ -174,13 +182,21 @@ def write_checkpoint(
     """Writes a model in one of the formats of `WRITERS`; raises ValueError for another.
 
     `variables` are those of the whole model by path, the encoder's under `encoder/`. `encoder_arguments` replace those
-    of the encoder in the configuration. Only keras_bert can read the folder if the encoder is not a bidirectional BERT.
+    of the encoder in the configuration. `head` is the `classifier_arguments` of a checkpoint, or settings of a model of
+    embeddings, which only a Hugging Face folder holds. Only keras_bert can read the folder if the encoder is not a
+    bidirectional BERT.
     """
     if format not in WRITERS:
         raise ValueError(f"format must be one of {list(WRITERS)}; got {format!r}")
     settings = None
     if tokenizer is not None:
-        settings = TokenizerSettings(tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents)
+        settings = TokenizerSettings(
+            tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents, tokenizer.max_characters_per_word
+        )
     arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
     arrays = {name: np.asarray(variable) for name, variable in variables.items()}
-    return WRITERS[format](path, arguments, arrays, classifier_arguments, settings, dtype, encoder.encoder_kind())
+    kind = encoder.encoder_kind()
+    if isinstance(head, EmbeddingSettings):
+        embedding = {"embedding": head} if format == "hugging_face" else {}
+        return WRITERS[format](path, arguments, arrays, None, settings, dtype, kind, **embedding)
+    return WRITERS[format](path, arguments, arrays, head, settings, dtype, kind)

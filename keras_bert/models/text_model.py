@@ -17,6 +17,7 @@ from keras_bert.models.encoder import require_ids
 from keras_bert.models.inference import DEFAULT_BATCH_SIZE, Predictor
 from keras_bert.models.pretrained import FromPreset, relative_variables, write_checkpoint
 from keras_bert.typing import PathLike
+from keras_bert.weights.sentence_transformers import EmbeddingSettings
 
 if TYPE_CHECKING:
     from keras_bert.data.tokenized_examples import TokenizedExamples
@@ -319,7 +320,7 @@ class TextModel(FromPreset, keras.Model):
         head, variables = self.classifier_arguments(), self.variables_by_path()
         return write_checkpoint(path, self.encoder, variables, tokenizer, head, dtype, encoder_arguments, format)
 
-    def classifier_arguments(self) -> dict[str, Any] | None:
+    def classifier_arguments(self) -> dict[str, Any] | EmbeddingSettings | None:
         """Returns what a checkpoint stores of this model besides its weights."""
         return None
 

@@ -16,7 +16,8 @@ from keras_bert.text.normalization import MAXIMUM_CHARACTERS_PER_WORD, SPECIAL_T
 from keras_bert.text.offsets import normalize_with_origins, spans_in_original
 from keras_bert.text.versions import load_tensorflow_text
 from keras_bert.typing import PathLike
-from keras_bert.weights.tokenizer_reader import read_preset_tokenizer
+from keras_bert.weights.hugging_face_tokenizer import read_tokenizer
+from keras_bert.weights.preset_names import resolve_preset
 
 tensorflow_text = load_tensorflow_text()
 
@@ -366,9 +367,20 @@ class BertTokenizer:
             >>> tokenizer.tokens("Reader, I married him.").numpy().tolist()
             [b'reader', b',', b'i', b'married', b'him', b'.']
         """
-        stored = read_preset_tokenizer(name)
-        case = choose_case(stored.vocabulary, lower_case, stored.lower_case, stored.folder)
-        return cls(stored.vocabulary, case, **{"strip_accents": stored.strip_accents, **kwargs})
+        path = resolve_preset(name, tokenizer_only=True)
+        folder = path if path.is_dir() else path.parent  # of a file of weights
+        stored = read_tokenizer(folder)
+        if stored.vocabulary is None:
+            held = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+            raise FileNotFoundError(
+                f"{folder} has neither vocab.txt nor tokenizer.json; it contains {held}. Put the vocabulary that "
+                "belongs to the weights into the folder, or pass another folder."
+            )
+        case = choose_case(stored.vocabulary, lower_case, stored.lower_case, folder)
+        stated = {"strip_accents": stored.strip_accents, "max_characters_per_word": stored.max_characters_per_word}
+        return cls(
+            stored.vocabulary, case, **{name: value for name, value in stated.items() if value is not None} | kwargs
+        )
 
 
 def choose_case(

@@ -27,6 +27,7 @@ class Checkpoint:
     vocabulary: Path | tuple[str, ...] | None = None  # a vocab.txt, or the wordpieces
     lower_case: bool | None = None  # None: unknown
     strip_accents: bool | None = None  # None: unknown; accents are then stripped when lower-casing
+    max_characters_per_word: int | None = None  # None: unknown; that of google-research/bert then
     unused: tuple[str, ...] = ()  # names in the file that were not read, sorted
     encoder_kind: EncoderKind = ONE_BERT
     skipped_optimizer_slots: int = 0  # not listed in `unused`

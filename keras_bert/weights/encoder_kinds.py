@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from keras_bert.weights.bert_config import shorten
 from keras_bert.weights.layout import BIDIRECTIONAL, LEFT_TO_RIGHT, POOLER_PATHS, RIGHT_TO_LEFT, expected_encoder_shapes
 
 BERT, BILSTM, TWO_DIRECTIONS = "bert", "bilstm", "two_directions"
@@ -114,16 +115,22 @@ def read_encoder_kind(config: Mapping[str, Any], path: Path) -> EncoderKind:
     """
     family = config.get("encoder_family", BERT)
     if family not in _FAMILIES:
-        raise ValueError(f"{path}: encoder_family must be one of {_FAMILIES}; found {family!r}. Correct the field.")
+        raise ValueError(
+            f"{path}: encoder_family must be one of {_FAMILIES}; found {shorten(family)}. Correct the field."
+        )
     if family != BILSTM:
         return EncoderKind(family)
     numbers = {"bilstm_units": config.get("bilstm_units"), "bilstm_layers": config.get("bilstm_layers", 1)}
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{path}: {name} must be an integer of at least 1; found {number!r}. Correct the field.")
+            raise ValueError(
+                f"{path}: {name} must be an integer of at least 1; found {shorten(number)}. Correct the field."
+            )
     features = config.get("features")
     if features not in (None, *LAYER_POOLINGS):
-        raise ValueError(f"{path}: features must be one of {LAYER_POOLINGS}; found {features!r}. Correct the field.")
+        raise ValueError(
+            f"{path}: features must be one of {LAYER_POOLINGS}; found {shorten(features)}. Correct the field."
+        )
     return EncoderKind(family, **numbers, features=features)
 
 

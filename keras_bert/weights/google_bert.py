@@ -15,6 +15,7 @@ from keras_bert.weights.layout import (
 from keras_bert.weights.tensor_bundle_file import find_prefix, is_object_based, open_tensor_bundle
 from keras_bert.weights.tensor_file import TensorFile
 from keras_bert.weights.variable_map import (
+    check_num_layers,
     drop_absent_pooler,
     map_dense,
     map_encoder,
@@ -46,6 +47,7 @@ def read(prefix: Path) -> Checkpoint:
     arguments = read_bert_config(config_path)
     vocabulary = find_vocabulary(prefix.parent, arguments["vocab_size"], config_path)
     tensors = open_tensor_bundle(prefix)
+    check_num_layers(arguments["num_hidden_layers"], tensors.entries, config_path, prefix)
     variables = map_encoder(arguments["num_hidden_layers"], lambda name: f"bert/{name}", kernels_transposed=False)
     shapes = expected_encoder_shapes(arguments)
     classifier = _classifier_arguments(tensors)

@@ -1,4 +1,4 @@
-"""Reads Hugging Face folders: `config.json`, `model.safetensors` or `pytorch_model.bin` (or shards), tokenizer."""
+"""Reads Hugging Face folders: `config.json`, weights in one of several formats, and the files of the tokenizer."""
 
 import functools
 from collections.abc import Callable, Collection, Mapping
@@ -6,9 +6,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from keras_bert.weights.bert_config import find_vocabulary, parse_encoder_arguments, read_json, read_rate
+from keras_bert.weights.bert_config import parse_encoder_arguments, read_json, read_rate, shorten
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.encoder_kinds import BERT, BILSTM, ONE_BERT, EncoderKind, read_encoder_kind, replace_prefix
+from keras_bert.weights.hugging_face_tokenizer import read_tokenizer
 from keras_bert.weights.layout import (
     BIDIRECTIONAL,
     CHOICE_HEAD,
@@ -28,6 +29,7 @@ from keras_bert.weights.tensorflow_h5_file import H5_NAME, open_tensorflow_h5
 from keras_bert.weights.variable_map import (
     StoredVariable,
     VariableMap,
+    check_num_layers,
     drop_absent_pooler,
     map_dense,
     map_encoder,
@@ -48,7 +50,6 @@ OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[TensorFile]]] = {
 # For files with names of their own.
 _OPENERS_BY_SUFFIX = {".safetensors": open_safetensors, ".bin": open_pytorch}
 CONFIG_NAME = "config.json"
-TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 MODEL_TYPE = "bert"
 # For encoders other than a single bidirectional BERT, which their library has no class for. It refuses the unknown
 # type; under "bert" it would load the weights as such a BERT's. (A BertModel loaded explicitly warns and finds no
@@ -78,6 +79,7 @@ _LAYER_POOLING: VariableMap = {
     for weight in ("layer_weights", "scale")
 }
 _BILSTM_POOLER = map_dense("encoder/bilstm_pooler", ["bilstm.pooler.weight"], ["bilstm.pooler.bias"])
+_PROBLEM_TYPES = (None, "single_label_classification", "multi_label_classification", "regression")
 _DEFAULT_NUM_LABELS = 2  # default of their configurations
 
 
@@ -102,15 +104,20 @@ def read(weights: Path) -> Checkpoint:
     if config["model_type"] == OWN_MODEL_TYPE:
         arguments |= read_direction(config, config_path)
         kind = read_encoder_kind(config, config_path)
-    vocabulary = find_vocabulary(folder, arguments["vocab_size"], config_path)
-    lower_case, strip_accents = read_tokenizer_settings(folder)
+    architectures = _read_architectures(config, config_path)
+    tokenizer = read_tokenizer(folder, arguments["vocab_size"], config_path)
     open_file = OPENERS.get(weights.name) or _OPENERS_BY_SUFFIX[weights.suffix]
     with open_file(weights) as tensors:
         names = tensors.entries.keys()
+        check_num_layers(arguments["num_hidden_layers"], names, config_path, weights)
+        if kind.family == BILSTM and kind.bilstm_layers > len(names):
+            raise ValueError(
+                f"{config_path}: bilstm_layers is {kind.bilstm_layers}, but {weights} has {len(names)} tensors. Put "
+                "the configuration of these weights there."
+            )
         variables = map_encoder_kind(kind, arguments, names)
         shapes, width = kind.shapes(arguments), kind.head_width(arguments["hidden_size"])
         classifier = None
-        architectures = config.get("architectures") or []
         head = next((CLASSIFIER_HEADS[name] for name in architectures if name in CLASSIFIER_HEADS), None)
         if head != CLASSIFIER_HEAD:
             variables = drop_absent_pooler(variables, names)
@@ -132,9 +139,10 @@ def read(weights: Path) -> Checkpoint:
         classifier_arguments=classifier,
         arrays=arrays,
         tensor_names={path: stored.names for path, stored in variables.items()},
-        vocabulary=vocabulary,
-        lower_case=lower_case,
-        strip_accents=strip_accents,
+        vocabulary=tokenizer.vocabulary,
+        lower_case=tokenizer.lower_case,
+        strip_accents=tokenizer.strip_accents,
+        max_characters_per_word=tokenizer.max_characters_per_word,
         unused=tuple(sorted(tensors.entries.keys() - used)),
         encoder_kind=kind,
     )
@@ -215,7 +223,7 @@ def read_direction(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     direction, allowed = config.get("attention_direction", BIDIRECTIONAL), (BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT)
     if direction not in allowed:
         raise ValueError(
-            f"{path}: attention_direction must be one of {allowed}; found {direction!r}. Correct the field."
+            f"{path}: attention_direction must be one of {allowed}; found {shorten(direction)}. Correct the field."
         )
     return {} if direction == BIDIRECTIONAL else {"attention_direction": direction}
 
@@ -224,15 +232,30 @@ def _check_is_bert_encoder(config: Mapping[str, Any], path: Path) -> None:
     model_type = config.get("model_type")
     if model_type not in (MODEL_TYPE, OWN_MODEL_TYPE):
         raise ValueError(
-            f"{path}: model_type must be 'bert'; found {model_type!r} (architectures {config.get('architectures')!r}). "
-            "Only BERT itself can be read; if it is one whose old configuration lacks the field, add it."
+            f"{path}: model_type must be 'bert'; found {shorten(model_type)} (architectures "
+            f"{shorten(config.get('architectures'))}). Only BERT itself can be read; if it is one whose old "
+            "configuration lacks the field, add it."
         )
     positions = config.get("position_embedding_type") or "absolute"
     if positions != "absolute":
-        raise ValueError(f"{path}: position_embedding_type must be 'absolute'; found {positions!r}. Use another model.")
+        raise ValueError(
+            f"{path}: position_embedding_type must be 'absolute'; found {shorten(positions)}. Use another model."
+        )
     for name in ("is_decoder", "add_cross_attention"):
         if config.get(name):
-            raise ValueError(f"{path}: {name} must be false; found {config[name]!r}. Only BERT encoders can be read.")
+            raise ValueError(
+                f"{path}: {name} must be false; found {shorten(config[name])}. Only BERT encoders can be read."
+            )
+
+
+def _read_architectures(config: Mapping[str, Any], path: Path) -> list[str]:
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f'{path}: architectures must be a list of names, such as ["BertModel"]; found {shorten(names)}. Correct '
+            "the field."
+        )
+    return names
 
 
 def _classifier_arguments(config: Mapping[str, Any], path: Path, tensors: TensorFile) -> dict[str, Any]:
@@ -249,6 +272,10 @@ def _classifier_arguments(config: Mapping[str, Any], path: Path, tensors: Tensor
         num_labels = entry.shape[0] if entry and entry.shape else _DEFAULT_NUM_LABELS
     # Their library trains a model with a single output and no problem_type as a regression.
     problem_type = config.get("problem_type") or ("regression" if num_labels == 1 else None)
+    if problem_type not in _PROBLEM_TYPES:
+        raise ValueError(
+            f"{path}: problem_type must be one of {_PROBLEM_TYPES}; found {shorten(problem_type)}. Correct the field."
+        )
     return {"num_labels": num_labels, "label_names": names, "problem_type": problem_type}
 
 
@@ -256,28 +283,8 @@ def _label_names(labels: Any, path: Path) -> list[str]:
     expected = [str(index) for index in range(len(labels))] if isinstance(labels, dict) else []
     if not expected or set(labels) != set(expected):
         raise ValueError(
-            f'{path}: id2label must have consecutive keys "0", "1", ...; found {labels!r}. Correct the field.'
+            f'{path}: id2label must have consecutive keys "0", "1", ...; found {shorten(labels)}. Correct the field.'
         )
+    if any(isinstance(label, (dict, list, type(None))) for label in labels.values()):
+        raise ValueError(f"{path}: the labels of id2label must be strings; found {shorten(labels)}. Correct the field.")
     return [str(labels[index]) for index in expected]
-
-
-def read_tokenizer_settings(folder: Path) -> tuple[bool | None, bool | None]:
-    """Returns lower_case and strip_accents, each None if the folder does not state it."""
-    lower_case = strip_accents = None
-    path = folder / TOKENIZER_CONFIG_NAME
-    if path.is_file():
-        settings = read_json(path)
-        lower_case = _boolean_or_none(settings, "do_lower_case", path)
-        strip_accents = _boolean_or_none(settings, "strip_accents", path)
-    path = folder / "tokenizer.json"
-    if lower_case is None and path.is_file():
-        normalizer = read_json(path).get("normalizer")
-        lower_case = _boolean_or_none(normalizer or {}, "lowercase", path)
-    return lower_case, strip_accents
-
-
-def _boolean_or_none(settings: Mapping[str, Any], name: str, path: Path) -> bool | None:
-    value = settings.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise ValueError(f"{path}: {name} must be true or false; found {value!r}. Correct the field.")
-    return value

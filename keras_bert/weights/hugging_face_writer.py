@@ -4,10 +4,8 @@ An encoder other than a single bidirectional BERT is written in the same form fo
 makes their library refuse the folder.
 """
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from keras_bert.weights.hugging_face import (
     OWN_MODEL_TYPE,
     SPAN_ARCHITECTURE,
     SPANS,
-    TOKENIZER_CONFIG_NAME,
     WEIGHTS_NAME,
     is_one_bert,
     map_classifier,
@@ -36,6 +33,7 @@ from keras_bert.weights.hugging_face import (
     map_hugging_face_pretraining_heads,
     read_direction,
 )
+from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings, to_json, tokenizer_files
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
     SPAN_HEAD,
@@ -44,6 +42,7 @@ from keras_bert.weights.layout import (
     expected_pretraining_shapes,
     is_pooler,
 )
+from keras_bert.weights.sentence_transformers import EmbeddingSettings, embedding_files
 
 STORED_TYPES = ("float32", "bfloat16")
 _ENCODER_ARCHITECTURE = "BertModel"
@@ -59,15 +58,6 @@ _FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
 _MAX_PROBLEMS_LISTED = 5
 
 
-@dataclass(frozen=True)
-class TokenizerSettings:
-    """Tokenizer settings to write to the folder."""
-
-    vocabulary: Sequence[str]  # wordpieces in the order of their ids
-    lower_case: bool
-    strip_accents: bool | None = None  # None: as `lower_case`
-
-
 def write_hugging_face(
     path: PathLike,
     encoder_arguments: Mapping[str, Any],
@@ -76,12 +66,14 @@ def write_hugging_face(
     tokenizer: TokenizerSettings | None = None,
     dtype: str = "float32",
     encoder_kind: EncoderKind = ONE_BERT,
+    embedding: EmbeddingSettings | None = None,
 ) -> Path:
     """Writes a model as a Hugging Face folder, the inverse of `read_checkpoint`, completely or not at all.
 
-    The folder contains `config.json` and `model.safetensors` and, with a tokenizer, `vocab.txt` and
-    `tokenizer_config.json`. Their tokenizer differs from the original's for a few texts: it maps words of more than 100
-    characters (not 200) to `[UNK]`, and treats `[SEP]` and the like in a text as special tokens.
+    The folder contains `config.json` and `model.safetensors`; with a tokenizer `vocab.txt`, `tokenizer.json` and
+    `tokenizer_config.json`; and with `embedding`, for an encoder without a head, what sentence-transformers needs.
+    transformers, sentence-transformers and text-embeddings-inference open it. Their tokenizer differs from ours in what
+    docs/hugging_face.md lists, such as `[SEP]` in a text, which is a special token there.
 
     `arrays` are our variables by path: the encoder's, without a pooler unless a head needs it, and those of one head.
     `classifier_arguments` are those of a `Checkpoint`; labels without names are called `LABEL_0`, `LABEL_1`, ...
@@ -107,16 +99,19 @@ def write_hugging_face(
         **write_encoder_kind(encoder_kind),
         **_classifier_configuration(classifier_arguments),
     }
-    files = {}
+    files: dict[str, str] = {}
     if tokenizer is not None:
         check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
         if _PADDING_TOKEN in tokenizer.vocabulary:
             configuration["pad_token_id"] = list(tokenizer.vocabulary).index(_PADDING_TOKEN)
-        files["vocab.txt"] = "".join(f"{token}\n" for token in tokenizer.vocabulary)
-        files[TOKENIZER_CONFIG_NAME] = _json(_tokenizer_configuration(tokenizer, arguments["max_position_embeddings"]))
-    files[CONFIG_NAME] = _json(configuration)
+        longest = arguments["max_position_embeddings"]
+        files |= tokenizer_files(tokenizer, min((embedding and embedding.max_length) or longest, longest))
+    if embedding is not None and configuration["model_type"] == MODEL_TYPE:
+        files |= embedding_files(embedding, arguments["hidden_size"])
+    files[CONFIG_NAME] = to_json(configuration)
     with atomic_folder(path) as folder:
         for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(text.encode("utf-8"))  # text mode could change line ends
         stored = {name: np.asarray(tensor, np.dtype(dtype), order="C") for name, tensor in tensors.items()}
         save_file(stored, folder / WEIGHTS_NAME, metadata={"format": "pt"})  # their library requires a format
@@ -208,18 +203,6 @@ def _classifier_configuration(classifier_arguments: Mapping[str, Any] | None) ->
     }
 
 
-def _tokenizer_configuration(tokenizer: TokenizerSettings, max_length: int) -> dict[str, Any]:
-    configuration = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": tokenizer.lower_case,
-        "tokenize_chinese_chars": True,
-        "model_max_length": max_length,
-    }
-    if tokenizer.strip_accents not in (None, tokenizer.lower_case):
-        configuration["strip_accents"] = tokenizer.strip_accents
-    return configuration
-
-
 def check_vocabulary(path: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
     """Raises ValueError unless a text file can store the vocabulary, and its size is the encoder's."""
     if len(vocabulary) != vocab_size:
@@ -231,7 +214,3 @@ def check_vocabulary(path: Path, vocabulary: Sequence[str], vocab_size: int) -> 
             f"a vocab.txt cannot store these vocabulary entries, because of their white space: {changed[:5]}; correct "
             "them"
         )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"

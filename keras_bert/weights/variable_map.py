@@ -1,7 +1,9 @@
 """Maps each of our variables to the tensors of a file with the names of google-research/bert (`modeling.py`)."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -20,6 +22,8 @@ _BLOCK_DENSE = {
     "intermediate": ("intermediate/dense",),
     "output": ("output/dense",),
 }
+# The number of a layer in the name of a tensor: of Hugging Face and of google-research/bert.
+_LAYER_NUMBER = re.compile(r"encoder(?:\.layer\.|/layer_)([0-9]+)[./]")
 _BLOCK_LAYER_NORM = {"self_attention_layer_norm": "attention/output/LayerNorm", "output_layer_norm": "output/LayerNorm"}
 
 
@@ -51,6 +55,19 @@ class StoredVariable:
 
 
 VariableMap = dict[str, StoredVariable]  # keyed by our variable path
+
+
+def check_num_layers(num_layers: int, names: Iterable[str], config_path: Path, weights: Path) -> None:
+    """Raises ValueError if a configuration has more layers than the file's tensors, before anything is built for them.
+
+    >>> check_num_layers(1, ["bert/encoder/layer_0/output/dense/bias"], Path("bert_config.json"), Path("bert_model"))
+    """
+    held = len({match[1] for match in map(_LAYER_NUMBER.search, names) if match})
+    if num_layers > held:
+        raise ValueError(
+            f"{config_path}: num_hidden_layers is {num_layers}, but {weights} has the tensors of {held} layers. Put "
+            "the configuration of these weights there, or fetch all of them."
+        )
 
 
 def map_dense(path: str, kernels: Sequence[str], biases: Sequence[str], transposed: bool = True) -> VariableMap:

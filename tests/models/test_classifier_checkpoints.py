@@ -76,7 +76,7 @@ def test_rejects_missing_vocabularies_and_long_sequences(folder):
     with pytest.raises(ValueError, match="sequence_length=128 is beyond the encoder's 64 positions"):
         load(folder, sequence_length=128)
     (folder / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match=r"has no vocab.txt; pass vocabulary="):
+    with pytest.raises(ValueError, match=r"has no vocabulary; pass vocabulary="):
         load(folder)
     assert load(folder, vocabulary=WORDS, lower_case=True).labels
 

@@ -61,6 +61,38 @@ def test_rejects_file_that_is_not_a_json_object(tmp_path, content):
         read_json(tmp_path / "config.json")
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 100_000, "nested more than 32 deep"),
+        ('{"a":' * 40 + "1" + "}" * 40, "nested more than 32 deep"),
+        ("1" * 400, "an integer of 400 characters; at most 40 are read"),
+        ("-" + "1" * 5000, "an integer of 5001 characters"),
+        ("1e400", "the number '1e400' is not finite"),
+        ("NaN", "the number 'NaN' is not finite"),
+        ("-Infinity", "the number '-Infinity' is not finite"),
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
+        (r'"\ud800"', "surrogates not allowed"),
+    ],
+)
+def test_refuses_json_that_is_not_safe_to_use(tmp_path, content, message):
+    path = tmp_path / "config.json"
+    path.write_text(f'{{"hidden_size": {content}}}')
+    with pytest.raises(ValueError, match=f"config.json: not JSON .*{message}"):
+        read_json(path)
+
+
+def test_reads_unusual_json_and_limits_its_size(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(r'{"a": "\ud83d\ude00", "b": 1000000000000000019884624838656, "c": [[[1.5e300]]]}')
+    assert read_json(path) == {"a": "😀", "b": 1000000000000000019884624838656, "c": [[[1.5e300]]]}
+    with pytest.raises(ValueError, match=rf"config.json: has {path.stat().st_size} bytes; at most 50 are read"):
+        read_json(path, max_bytes=50)
+    path.write_text(f'{{"a": [{"[],{}," * 10**6}[]]}}')
+    with pytest.raises(ValueError, match=r"config.json: has more than 2000000 values"):
+        read_json(path)
+
+
 @pytest.mark.parametrize("content", ["a\nb\nc\n", "a\nb\nc", "a\r\nb\r\nc", "\u2028\nb\x0bx\n\u0085\n"])
 def test_lines_of_a_vocabulary_end_at_line_feeds_only(tmp_path, content):
     path = tmp_path / "vocab.txt"

@@ -71,6 +71,7 @@ def test_rejects_directions_that_differ(read, tmp_path):
         with pytest.raises(ValueError, match=f"differ in {differing}"):
             convert_encoder(left, "two_directions", right)
         (folders[0] / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+        (folders[0] / "tokenizer.json").unlink(missing_ok=True)
 
 
 def test_rejects_impossible_conversions(read):

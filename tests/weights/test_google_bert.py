@@ -113,6 +113,15 @@ def test_rejects_damaged_files(tf1_tiny):
         read_checkpoint(tf1_tiny)
 
 
+def test_compares_the_layers_with_the_file_before_anything_is_built(tf1_tiny):
+    config = tf1_tiny / "bert_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 10**8}))
+    with pytest.raises(
+        ValueError, match=r"num_hidden_layers is 100000000, but .*bert_model.ckpt has the tensors of \d "
+    ):
+        read_checkpoint(tf1_tiny)
+
+
 def test_leaves_object_based_checkpoints_to_other_readers(tmp_path):
     tf.train.Checkpoint(step=tf.Variable(1)).write(str(tmp_path / "bert_model.ckpt"))
     assert google_bert.find(tmp_path) is None

@@ -136,22 +136,18 @@ def test_rejects_classifier_without_pooler(hugging_face_folder):
 
 
 @pytest.mark.parametrize(
-    ("settings", "tokenizer", "expected"),
+    ("settings", "expected"),
     [
-        ({"do_lower_case": False, "strip_accents": True}, None, (False, True)),
-        ({"do_lower_case": True}, {"normalizer": {"lowercase": False}}, (True, None)),
-        ({}, {"normalizer": {"type": "BertNormalizer", "lowercase": True}}, (True, None)),
-        (None, {"normalizer": {"lowercase": False}}, (False, None)),
-        (None, {"normalizer": None}, (None, None)),
-        (None, None, (None, None)),
+        ({"do_lower_case": False, "strip_accents": True}, (False, True)),
+        ({"do_lower_case": True}, (True, None)),
+        ({}, (None, None)),
+        (None, (None, None)),
     ],
 )
-def test_reads_lower_casing(hugging_face_folder, settings, tokenizer, expected):
+def test_reads_lower_casing(hugging_face_folder, settings, expected):
     folder = hugging_face_folder.write()
     if settings is not None:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    if tokenizer is not None:
-        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     checkpoint = read_checkpoint(folder)
     assert (checkpoint.lower_case, checkpoint.strip_accents) == expected
 
@@ -182,6 +178,15 @@ def test_names_missing_shard(hugging_face_folder):
     write_shards(folder, hugging_face_folder.tensors)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"index.json: lists the shards \['model-00002-of-00002.safetensors'\]"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["../model.safetensors", "/tmp/model.safetensors", "..", ["a"]])
+def test_refuses_shards_outside_the_folder(hugging_face_folder, name):
+    folder = hugging_face_folder.write()
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"bert.pooler.dense.bias": name}}))
+    with pytest.raises((ValueError, FileNotFoundError), match=r"index.json: (names .* not a file|lists the shards)"):
         read_checkpoint(folder)
 
 
@@ -228,6 +233,15 @@ CLASSIFIER = {"architectures": ["BertForSequenceClassification"]}
         ({"position_embedding_type": "relative_key"}, r"must be 'absolute'; found 'relative_key'"),
         ({"is_decoder": True}, r"is_decoder must be false"),
         ({"add_cross_attention": True}, r"add_cross_attention must be false"),
+        ({"architectures": 5}, r"architectures must be a list of names, .*; found 5"),
+        ({"architectures": [["BertModel"]]}, r"architectures must be a list of names"),
+        ({"num_hidden_layers": 10**8}, r"num_hidden_layers is 100000000, but .* has the tensors of 2 layers"),
+        ({"problem_type": ["x"], **CLASSIFIER}, r"problem_type must be one of .*; found \['x'\]"),
+        ({"id2label": {"0": "a", "1": ["b"]}, **CLASSIFIER}, "the labels of id2label must be strings"),
+        (
+            {"model_type": "keras_bert", "encoder_family": "bilstm", "bilstm_units": 1, "bilstm_layers": 10**8},
+            r"bilstm_layers is 100000000, but .* has 39 tensors",
+        ),
         ({"classifier_dropout": 2, **CLASSIFIER}, r"classifier_dropout must be"),
         *(
             ({"id2label": labels, **CLASSIFIER}, "id2label must have consecutive keys")

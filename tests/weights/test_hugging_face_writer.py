@@ -12,7 +12,8 @@ from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.weights.checkpoint_reader import read_checkpoint
-from keras_bert.weights.hugging_face_writer import TokenizerSettings, write_hugging_face
+from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings
+from keras_bert.weights.hugging_face_writer import write_hugging_face
 from keras_bert.weights.layout import POOLER_PATHS, expected_classifier_shapes, expected_encoder_shapes
 from tests.toys import VOCABULARY, toy_classifier, toy_encoder, toy_reviews
 from tests.weights import conftest
@@ -115,9 +116,11 @@ def test_writes_the_tokenizer_config(tmp_path, lower_case, strip_accents):
     settings = TokenizerSettings(WORDS, lower_case, strip_accents)
     folder = write_hugging_face(tmp_path / "bert", SIZES, arrays_of(), tokenizer=settings)
     assert json.loads((folder / "tokenizer_config.json").read_text()) == {
-        "tokenizer_class": "BertTokenizer",
+        "tokenizer_class": "PreTrainedTokenizerFast",
         "tokenize_chinese_chars": True,
         "model_max_length": 8,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **{"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"},
         "do_lower_case": lower_case,
         **({} if strip_accents is None else {"strip_accents": strip_accents}),
     }
