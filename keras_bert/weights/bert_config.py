@@ -36,8 +36,8 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Reads a JSON object; FileNotFoundError or ValueError if there is none, or if the file is unsafe to read.
 
-    Refused are files over `max_bytes` or of more than two million values, duplicate keys, NaN and infinities, integers of more than 40 digits, values
-    nested more than 32 deep and text that is not Unicode.
+    Refused are files over `max_bytes` or of more than two million values, duplicate keys, NaN and infinities, integers
+    of more than 40 digits, values nested more than 32 deep and text that is not Unicode.
     """
     value = read_json_value(path, max_bytes)
     if not isinstance(value, dict):
