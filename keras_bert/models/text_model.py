@@ -296,7 +296,8 @@ class TextModel(FromPreset, keras.Model):
         """Writes weights, labels and tokenizer as a folder, by default in the format of Hugging Face.
 
         `from_checkpoint` reads it, and so does `transformers` if the encoder is a single bidirectional BERT. It does
-        not hold the preprocessor's lengths, freeze, seed and dtype.
+        not hold the preprocessor's lengths, freeze, seed and dtype. The folder of a `BertFeatureExtractor` of the last
+        layer also states pooling, normalization and maximum length, and sentence-transformers opens it.
 
         Args:
             path: folder to write.
