@@ -1,4 +1,4 @@
-"""Paths of files that another file names, such as the index of shards: they must not leave the folder."""
+"""Paths of files that another file names, such as a list of modules: they must not leave the folder."""
 
 import re
 from pathlib import Path

@@ -181,15 +181,6 @@ def test_names_missing_shard(hugging_face_folder):
         read_checkpoint(folder)
 
 
-@pytest.mark.parametrize("name", ["../model.safetensors", "/tmp/model.safetensors", "..", ["a"]])
-def test_refuses_shards_outside_the_folder(hugging_face_folder, name):
-    folder = hugging_face_folder.write()
-    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"bert.pooler.dense.bias": name}}))
-    with pytest.raises((ValueError, FileNotFoundError), match=r"index.json: (names .* not a file|lists the shards)"):
-        read_checkpoint(folder)
-
-
 @pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}])
 def test_rejects_index_without_map(hugging_face_folder, index):
     folder = hugging_face_folder.write()
