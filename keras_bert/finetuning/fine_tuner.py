@@ -40,7 +40,7 @@ from keras_bert.models.freeze import reinitialize_top_blocks
 from keras_bert.models.paper_encoders.encoder_loading import get_encoder_kind
 from keras_bert.training.loss import mean_loss_weights
 from keras_bert.training.optimizer import BertAdamW
-from keras_bert.training.run_dir import RunDirectory, read_json_object
+from keras_bert.training.run_dir import CONFIGURATION_NAME, RunDirectory, read_json_object
 from keras_bert.training.schedule import WarmupSchedule
 from keras_bert.training.strategy import is_chief, needs_static_shapes
 from keras_bert.training.trainer import Trainer
@@ -312,6 +312,13 @@ class _FineTuner:
 def saved_recipe(run_dir: PathLike, init_checkpoint: PathLike | None, **changes: Any) -> FineTuningRecipe:
     """Returns the recipe of the run in `run_dir` or `init_checkpoint`, or the defaults, with some settings changed."""
     saved = FineTuningRecipe.recorded(saved_configuration(run_dir, init_checkpoint))
+    try:
+        FineTuningRecipe(**saved)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the {CONFIGURATION_NAME} of the run in {run_dir} or {init_checkpoint} is damaged: {error}. Restore the "
+            "file, or start a new run in another folder"
+        ) from error
     start = None if init_checkpoint is None else str(init_checkpoint)
     return FineTuningRecipe(**{**saved, "init_checkpoint": start, **changes})
 

@@ -150,7 +150,7 @@ class _Pretraining:
         records = run.read_log()
         results = {
             "metrics": metrics,
-            "loss": next((record["loss"] for record in reversed(records) if record["event"] == "train"), None),
+            "loss": next((record.get("loss") for record in reversed(records) if record.get("event") == "train"), None),
             "updates": result.step,
             "seconds": result.seconds,
             "examples_per_second": result.examples_per_second,

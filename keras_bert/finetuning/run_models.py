@@ -89,7 +89,13 @@ def _find_run(run_dir: Path, init_checkpoint: PathLike | None) -> Path | None:
 
 def best_model(run_dir: Path) -> Path:
     """Returns the folder of the weights of a finished run: the best trial's, or those of a pre-training."""
-    return run_dir / _read_results(run_dir).get("best", {}).get("folder", ".") / MODEL_FOLDER
+    folder = Path(_read_results(run_dir).get("best", {}).get("folder", "."))
+    if folder.is_absolute() or ".." in folder.parts:
+        raise ValueError(
+            f"{run_dir / RESULTS_NAME} is damaged: the best model must be in a folder of the run, not {str(folder)!r}. "
+            "Restore the file, or start a new run in another folder"
+        )
+    return run_dir / folder / MODEL_FOLDER
 
 
 def _read_results(run: Path) -> dict[str, Any]:

@@ -16,12 +16,15 @@ from typing import Any
 from absl import logging
 
 from keras_bert.io.atomic_write import nonfinite_to_none, write_json
+from keras_bert.io.untrusted_files import open_own_file, parse_json, read_json_file
 from keras_bert.typing import PathLike
 
 CONFIGURATION_NAME = "configuration.json"
 _LOG_NAME = "log.jsonl"
 _LOCK_NAME = ".lock"
 _MAX_VALUE_LENGTH = 200  # characters of a value in an error message
+_MAX_LINE_BYTES = 1 << 24  # of a record of the log
+_LINK_ADVICE = "A run writes only to files of its own: remove it, or use another --run_dir"
 
 
 class RunDirectory:
@@ -41,7 +44,8 @@ class RunDirectory:
     Raises:
         FileExistsError: If the directory belongs to a run with another configuration, or contains files but no run.
         NotADirectoryError: If the path, or a part of it, is a file.
-        ValueError: If `configuration.json` is damaged.
+        ValueError: If `configuration.json` is damaged, or the file `.lock` or `log.jsonl` is a link: a run must not
+            write to the file that it points to.
         BlockingIOError: If another process works in the directory.
 
     Example:
@@ -64,6 +68,9 @@ class RunDirectory:
             self._lock = _lock_folder(self.path)
             try:
                 self.existed = self._check_for_run()  # another process may have started a run here in the meantime
+                log = self.path / _LOG_NAME
+                if os.path.lexists(log):  # found now, and not after the first hundred steps
+                    os.close(open_own_file(log, os.O_RDWR, _LINK_ADVICE))
                 if not self.existed:
                     write_json(self.path / CONFIGURATION_NAME, self.configuration, overwrite=True)
             except BaseException:
@@ -83,20 +90,29 @@ class RunDirectory:
         if not self.writer:
             return
         line = json.dumps(nonfinite_to_none(record), allow_nan=False) + "\n"
-        with open(self.path / _LOG_NAME, "a+b") as log:
-            if log.tell():
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with os.fdopen(open_own_file(self.path / _LOG_NAME, flags, _LINK_ADVICE), "a+b") as log:
+            if log.seek(0, os.SEEK_END):
                 log.seek(-1, os.SEEK_END)
                 if log.read(1) != b"\n":  # the process that wrote the last line was killed
                     line = "\n" + line
             log.write(line.encode())
 
     def read_log(self) -> list[dict[str, Any]]:
-        """Returns the records of `log.jsonl`, oldest first, without lines cut off when a process was killed."""
+        """Returns the records of `log.jsonl`, oldest first.
+
+        Lines that are not JSON objects are left out: they were cut off when a process was killed, or damaged. Raises
+        ValueError if the file is a link.
+        """
         records = []
-        with contextlib.suppress(FileNotFoundError), open(self.path / _LOG_NAME, encoding="utf-8") as log:
-            for line in log:
-                with contextlib.suppress(json.JSONDecodeError):
-                    records.append(json.loads(line))
+        with contextlib.suppress(FileNotFoundError):
+            handle = open_own_file(self.path / _LOG_NAME, os.O_RDONLY, _LINK_ADVICE)
+            with os.fdopen(handle, "rb") as log:
+                while line := log.readline(_MAX_LINE_BYTES):
+                    with contextlib.suppress(ValueError):
+                        record = parse_json(line)
+                        if isinstance(record, dict):
+                            records.append(record)
         return records
 
     def _check_for_run(self) -> bool:
@@ -137,7 +153,7 @@ def read_json_object(
     """Returns the JSON object in a file of a run; raises ValueError, which names the file, if there is none in it, or
     if `find_problem` says what is wrong with it."""
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = read_json_file(file)
         problem = find_problem(value) if isinstance(value, dict) else f"it holds {_shorten(value)}"
     except ValueError as error:
         problem = str(error)
@@ -184,7 +200,7 @@ _locks_guard = threading.Lock()
 
 def _lock_folder(folder: Path) -> _Lock:
     with _locks_guard:
-        handle = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = open_own_file(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, _LINK_ADVICE)
         status = os.fstat(handle)
         key = status.st_dev, status.st_ino
         lock = _locks.get(key)
@@ -225,5 +241,5 @@ def _read_owner(handle: int) -> str:
     try:
         owner = json.loads(os.pread(handle, 4096, 0))
         return f"process {owner['process']} on {owner['host']} since {owner['since']}"
-    except (ValueError, KeyError, TypeError):  # the owner has not been written yet
+    except (ValueError, KeyError, TypeError, RecursionError):  # the owner has not been written yet
         return "another process since a moment ago"

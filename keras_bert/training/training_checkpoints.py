@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.io.atomic_write import replace_folder, sync_to_disk
+from keras_bert.io.untrusted_files import parse_json, read_json_file
 from keras_bert.typing import PathLike
 
 CHECKPOINTS_NAME = "checkpoints"  # subfolder of the run directory
@@ -285,7 +286,25 @@ def _read(prefix: Path, what: str, parts: Mapping[str, Any]) -> None:
 
 
 def _read_state(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / _STATE_NAME).read_text(encoding="utf-8"))
+    """Reads the state of a checkpoint; raises ValueError, which names the file, if it is not one."""
+    try:
+        state = read_json_file(folder / _STATE_NAME)
+    except ValueError as error:
+        raise ValueError(_describe_bad_state(folder, str(error))) from error
+    if not isinstance(state, dict):
+        raise ValueError(_describe_bad_state(folder, f"it holds a {type(state).__name__}"))
+    for name in ("step", "best_step"):
+        value = state.get(name)
+        if not (type(value) is int and value >= 0) and not (name == "best_step" and value is None):
+            raise ValueError(_describe_bad_state(folder, f"{name} is {value!r}"))
+    return state
+
+
+def _describe_bad_state(folder: Path, problem: str) -> str:
+    return (
+        f"{folder / _STATE_NAME} is damaged: it must hold the state of the training, as the run wrote it ({problem}). "
+        "Delete the checkpoint's folder to resume from the one before it, or start a new run in another directory"
+    )
 
 
 def _describe_file(file: Path) -> dict[str, Any]:
@@ -301,10 +320,18 @@ def _add_checksum(manifest: Mapping[str, Any]) -> str:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Reads a manifest; raises ValueError if it was changed after it was written."""
     text = (folder / _MANIFEST_NAME).read_bytes().decode("utf-8")
-    manifest = json.loads(text)
+    manifest = parse_json(text.encode())
     checksum = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
     if checksum is None or text != _add_checksum(manifest):
         raise ValueError("its contents changed after it was written")
+    files = manifest.get("files")
+    is_sound = isinstance(files, dict) and all(
+        # A name with a path would have a file of somebody else read.
+        name == Path(name).name and isinstance(file, dict) and type(file.get("bytes")) is int
+        for name, file in files.items()
+    )
+    if not is_sound or not {"num_workers", "has_positions"} <= manifest.keys():
+        raise ValueError("it is not a list of the checkpoint's own files")
     return manifest
 
 

@@ -69,6 +69,54 @@ def test_names_a_damaged_configuration(tmp_path, content, problem):
         RunDirectory(tmp_path, CONFIGURATION)
 
 
+@pytest.mark.parametrize(
+    "content", [b"[" * 10_000, b'{"seed": ' + b"9" * 400 + b"}", b'{"a":' * 200 + b"1" + b"}" * 200]
+)
+def test_names_a_configuration_that_no_run_wrote(tmp_path, content):
+    (tmp_path / "configuration.json").write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"configuration.json is damaged.*(nested more than 100 deep|more than 64 bits)"
+    ):
+        read_configuration(tmp_path)
+
+
+def test_writes_to_no_file_that_a_link_points_to(tmp_path):
+    """Somebody else's folder must not make a run truncate, or append to, a file of the user."""
+    diary = tmp_path / "diary"
+    diary.write_text("dear diary")
+    for name in (".lock", "log.jsonl"):
+        folder = tmp_path / f"run of {name}"
+        RunDirectory(folder, CONFIGURATION).close()
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(diary)
+        with pytest.raises(ValueError, match=rf"{name} is a link to {diary}, and links are not followed.* remove it"):
+            RunDirectory(folder, CONFIGURATION)
+        assert diary.read_text() == "dear diary"
+        run = RunDirectory(folder, CONFIGURATION, writer=False)
+        if name == "log.jsonl":
+            with pytest.raises(ValueError, match="log.jsonl is a link"):
+                run.read_log()
+    os.mkfifo(tmp_path / "pipe")
+    (folder / "log.jsonl").unlink()
+    os.rename(tmp_path / "pipe", folder / "log.jsonl")
+    with pytest.raises(ValueError, match="log.jsonl is not a regular file"):
+        RunDirectory(folder, CONFIGURATION)
+
+
+def test_replaces_a_link_instead_of_writing_through_it(tmp_path):
+    (tmp_path / "diary").write_text("dear diary")
+    (tmp_path / "file.json").symlink_to(tmp_path / "diary")
+    write_json(tmp_path / "file.json", {}, overwrite=True)
+    assert (tmp_path / "diary").read_text() == "dear diary"
+
+
+def test_reads_a_damaged_log_without_the_damaged_lines(tmp_path):
+    run = RunDirectory(tmp_path / "run", CONFIGURATION)
+    lines = [b"\xff\xfe", b"[" * 10_000, b"[1]", b'"train"', b'{"step": ' + b"9" * 5000 + b"}", b"\0", b'{"step": 3}']
+    (run.path / "log.jsonl").write_bytes(b"\n".join(lines))
+    assert run.read_log() == [{"step": 3}]
+
+
 def test_appends_to_the_log_after_a_line_that_was_cut_off(tmp_path):
     run = RunDirectory(tmp_path / "run", CONFIGURATION)
     run.log({"event": "train", "step": 1, "loss": 0.5})
