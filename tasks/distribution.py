@@ -12,7 +12,13 @@ from keras_bert.training.cluster import Cluster
 from keras_bert.training.strategy import REFUSED_STRATEGIES, STRATEGIES, make_strategy
 
 # By setting: the strategy that it belongs to.
-_OWNERS = {"num_logical_devices": "mirrored", "workers": "multi_worker", "worker_index": "multi_worker", "tpu": "tpu"}
+_OWNERS = {
+    "num_logical_devices": "mirrored",
+    "workers": "multi_worker",
+    "worker_index": "multi_worker",
+    "job_key": "multi_worker",
+    "tpu": "tpu",
+}
 _TF_CONFIG = "TF_CONFIG"
 
 
@@ -33,6 +39,12 @@ class StrategySettings(Settings):
         f"Default: those in {_TF_CONFIG}.",
     )
     worker_index: int | None = setting(None, "The index of this process in --workers, from 0.", lower=0)
+    job_key: str | None = setting(
+        None,
+        "For --strategy=multi_worker: a text that all workers of the job share. When they meet, workers with another "
+        "key are ignored.",
+        recorded=False,
+    )
     tpu: str | None = setting(None, "For --strategy=tpu: local, the TPU's name, or grpc://host:port.")
 
     def __post_init__(self) -> None:
@@ -55,7 +67,9 @@ class StrategySettings(Settings):
 
     def make(self) -> tf.distribute.Strategy:
         """Makes the strategy, before anything is computed; with several workers it waits until all are there."""
-        return make_strategy(self.strategy, self.num_logical_devices, self.cluster(), self.tpu)
+        return make_strategy(
+            self.strategy, self.num_logical_devices, self.cluster(), self.tpu, job_key=self.job_key or ""
+        )
 
     def cluster(self) -> Cluster | None:
         """Returns the cluster of settings or environment; raises ValueError if workers would train separately."""

@@ -44,6 +44,7 @@ def make_strategy(
     tpu: str | None = None,
     *,
     start_timeout_seconds: float = 600.0,
+    job_key: str = "",
 ) -> tf.distribute.Strategy:
     """Creates a distribution strategy by name. Call it before TensorFlow computes anything.
 
@@ -57,6 +58,8 @@ def make_strategy(
         cluster: With `"multi_worker"`, the addresses of all workers.
         tpu: With `"tpu"`: `"local"` on the TPU's own machine, the TPU's name, or grpc://host:port.
         start_timeout_seconds: How long to wait until all workers of the cluster are up.
+        job_key: With `"multi_worker"`, a text that all workers of the job share and nobody else has. Greetings of
+            workers with another key are ignored when the workers meet.
 
     Raises:
         ValueError: If the name is unknown or refused or does not fit the arguments, the TPU does not exist or this
@@ -75,7 +78,7 @@ def make_strategy(
     if name == "mirrored":
         return _make_mirrored(num_logical_devices)
     if cluster is not None:
-        return _make_multi_worker(cluster, start_timeout_seconds)
+        return _make_multi_worker(cluster, start_timeout_seconds, job_key)
     if tpu is not None:
         return _make_tpu(tpu)
     return tf.distribute.get_strategy()
@@ -138,14 +141,14 @@ def _split_cpu(num_devices: int) -> None:
             ) from error
 
 
-def _make_multi_worker(cluster: Cluster, start_timeout_seconds: float) -> tf.distribute.Strategy:
+def _make_multi_worker(cluster: Cluster, start_timeout_seconds: float, job_key: str) -> tf.distribute.Strategy:
     if context.context()._initialized:
         raise RuntimeError(
             "too late for the strategy multi_worker: TensorFlow has already started. Make the strategy before "
             "anything is computed"
         )
     gpus = len(tf.config.list_physical_devices("GPU"))
-    wait_for_workers(cluster, start_timeout_seconds, f"{gpus} GPUs" if gpus else "CPU")
+    wait_for_workers(cluster, start_timeout_seconds, f"{gpus} GPUs" if gpus else "CPU", job_key)
     message = "all %d workers are up and connecting; if one of them dies now, this process ends within %d seconds"
     logging.info(message, len(cluster.workers), _CONNECT_SECONDS)
     context.context().configure_coordination_service(

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import hashlib
+import hmac
 import json
 import socket
 import threading
@@ -11,32 +13,43 @@ from typing import Any
 from absl import logging
 
 from keras_bert.io.addresses import split_address
+from keras_bert.io.untrusted_files import parse_json
 from keras_bert.training.cluster import Cluster
 
 _PORT_WAIT_SECONDS = 10.0  # for a port that a process of the previous job still holds: those end within 3
-_HELLO_SECONDS = 5.0
+_HELLO_SECONDS = 5.0  # for a whole greeting, however slowly it comes
+_MAX_HELLO_BYTES = 1 << 20
+_MAX_CONNECTIONS = 64  # that are answered at once; a worker whose connection is closed asks again
 _SECONDS_BETWEEN_REPORTS = 30.0
 
 
-def wait_for_workers(cluster: Cluster, timeout_seconds: float, devices: str = "") -> None:
+def wait_for_workers(cluster: Cluster, timeout_seconds: float, devices: str = "", job_key: str = "") -> None:
     """Returns once all workers are up and agree on the cluster; call it before TensorFlow connects them.
 
     TensorFlow itself waits forever for a missing worker, without reacting to signals. Here, every worker listens on its
     own port, which TensorFlow takes over later, and exchanges one line of JSON with every other worker. `devices`
     describes the devices of this worker, which must be the same on all.
 
+    Whatever else connects to the port is dropped with a line in the log and delays nobody: a greeting that is malformed,
+    longer than 1 MiB, slower than 5 seconds, or not signed with the `job_key`. Workers of another job have another key;
+    without a key, anybody who reaches the port can make this worker stop by greeting it with other addresses. (The key
+    protects this meeting only, not TensorFlow's own connections.)
+
     Raises:
         TimeoutError: If workers are missing.
         ValueError: If another worker has other addresses, the same index or other devices.
         OSError: If this worker's port is in use.
     """
-    _Rendezvous(cluster, timeout_seconds, devices).hold()
+    _Rendezvous(cluster, timeout_seconds, devices, job_key).hold()
 
 
 class _Rendezvous:
-    def __init__(self, cluster: Cluster, timeout_seconds: float, devices: str) -> None:
+    def __init__(self, cluster: Cluster, timeout_seconds: float, devices: str, job_key: str) -> None:
         self._cluster = cluster
         self._timeout_seconds = timeout_seconds
+        self._job_key = job_key.encode()
+        self._connections: set[socket.socket] = set()  # those of others, until they are answered
+        self._drops: dict[str, int] = {}  # how many greetings were dropped for which reason
         self._hello = {"workers": list(cluster.workers), "index": cluster.index, "devices": devices}
         self._met = {cluster.index}
         self._disagreement: str | None = None
@@ -51,6 +64,9 @@ class _Rendezvous:
             finally:
                 self._has_ended.set()
                 thread.join()
+                for connection in list(self._connections):  # those that are silent: they hold the port
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> socket.socket:
         port = _split(self._cluster.workers[self._cluster.index])[1]
@@ -73,13 +89,24 @@ class _Rendezvous:
         server.settimeout(0.2)
         while not self._has_ended.is_set():
             with contextlib.suppress(OSError):
-                connection, _ = server.accept()
-                with connection:
-                    connection.settimeout(_HELLO_SECONDS)
-                    hello = _receive_hello(connection)
-                    if hello is not None:
-                        _send_hello(connection, self._hello)
-                        self._meet(hello)
+                connection, (host, *_) = server.accept()
+                if len(self._connections) >= _MAX_CONNECTIONS:
+                    connection.close()
+                    self._drop(host, f"{_MAX_CONNECTIONS} other connections are open")
+                    continue
+                self._connections.add(connection)
+                # A thread each: whoever connects and stays silent must not keep the workers waiting.
+                threading.Thread(target=self._answer_one, args=(connection, host), daemon=True).start()
+
+    def _answer_one(self, connection: socket.socket, host: str) -> None:
+        try:
+            with connection, contextlib.suppress(OSError):
+                hello = self._receive_hello(connection, host)
+                if hello is not None:
+                    self._send_hello(connection)
+                    self._meet(hello)
+        finally:
+            self._connections.discard(connection)
 
     def _ask_until_all_are_met(self) -> None:
         started = reported = time.monotonic()
@@ -93,6 +120,7 @@ class _Rendezvous:
                 raise TimeoutError(
                     f"not all workers were up within {self._timeout_seconds:g} seconds; missing: {names}. Each must be "
                     "started with the same list of workers and its own index, and be reachable at its address"
+                    f"{self._describe_drops()}"
                 )
             if now - reported > _SECONDS_BETWEEN_REPORTS:
                 reported = now
@@ -109,10 +137,40 @@ class _Rendezvous:
             contextlib.suppress(OSError),
             socket.create_connection(_split(self._cluster.workers[index]), _HELLO_SECONDS) as connection,
         ):
-            _send_hello(connection, self._hello)
-            hello = _receive_hello(connection)
+            self._send_hello(connection)
+            hello = self._receive_hello(connection, self._cluster.describe(index))
             if hello is not None:
                 self._meet(hello, index)
+
+    def _send_hello(self, connection: socket.socket) -> None:
+        connection.settimeout(_HELLO_SECONDS)
+        connection.sendall(json.dumps({**self._hello, "signature": self._sign(self._hello)}).encode() + b"\n")
+
+    def _sign(self, hello: dict[str, Any]) -> str:
+        text = json.dumps(hello, sort_keys=True)
+        return hmac.new(self._job_key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _receive_hello(self, connection: socket.socket, sender: str) -> dict[str, Any] | None:
+        """Returns the hello of another waiting worker of this job; drops everything else, and returns None."""
+        try:
+            hello = _parse_hello(_receive_line(connection))
+            if not hmac.compare_digest(hello.pop("signature").encode(), self._sign(hello).encode()):
+                raise ValueError("it has another job key, so it is of another job")
+        except ValueError as error:
+            self._drop(sender, str(error))
+            return None
+        return hello
+
+    def _drop(self, sender: str, reason: str) -> None:
+        if self._has_ended.is_set():
+            return
+        self._drops[reason] = number = self._drops.get(reason, 0) + 1
+        if number == 1:
+            logging.warning("dropped a greeting from %s: %s", sender, reason)
+
+    def _describe_drops(self) -> str:
+        drops = "; ".join(f"{number}: {reason}" for reason, number in self._drops.items())
+        return f". Greetings were dropped ({drops})" if drops else ""
 
     def _meet(self, hello: dict[str, Any], asked: int | None = None) -> None:
         """Records a worker that is up, or how its hello disagrees with this worker's."""
@@ -151,16 +209,35 @@ def _create_server(port: int) -> socket.socket:
     return socket.create_server(("", port))
 
 
-def _send_hello(connection: socket.socket, hello: dict[str, Any]) -> None:
-    connection.sendall(json.dumps(hello).encode() + b"\n")
+def _receive_line(connection: socket.socket) -> bytes:
+    """Receives up to a line feed, within limits of time and size that hold for the whole line."""
+    deadline, line = time.monotonic() + _HELLO_SECONDS, bytearray()
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(deadline - time.monotonic(), 1e-3))
+        try:
+            received = connection.recv(1 << 16)
+        except TimeoutError:
+            received = None
+        if received is None or time.monotonic() > deadline:
+            raise ValueError(f"it did not end within {_HELLO_SECONDS:g} seconds")
+        line += received
+        if len(line) > _MAX_HELLO_BYTES:
+            raise ValueError(f"it is longer than {_MAX_HELLO_BYTES} bytes")
+        if not received:
+            raise ValueError("the connection was closed before its end")
+    return bytes(line)
 
 
-def _receive_hello(connection: socket.socket) -> dict[str, Any] | None:
-    """Returns the hello of another waiting worker, or None if the other side is something else."""
-    with connection.makefile("rb") as lines:
-        line = lines.readline(1 << 20)
+def _parse_hello(line: bytes) -> dict[str, Any]:
+    """Parses a greeting; raises ValueError unless it has the form of one."""
     try:
-        hello = json.loads(line)
+        hello = parse_json(line)
     except ValueError:
-        return None
-    return hello if isinstance(hello, dict) and set(hello) == {"workers", "index", "devices"} else None
+        hello = None
+    kinds = {"workers": list, "index": int, "devices": str, "signature": str}
+    is_hello = isinstance(hello, dict) and hello.keys() == kinds.keys()
+    if not is_hello or not all(type(hello[name]) is kind for name, kind in kinds.items()):
+        raise ValueError("it is not a worker's")
+    if not all(type(worker) is str for worker in hello["workers"]) or not 0 <= hello["index"] < len(hello["workers"]):
+        raise ValueError("it is not a worker's")
+    return hello

@@ -17,16 +17,16 @@ def no_tf_config(monkeypatch):
 
 
 def test_settings_become_a_strategy(monkeypatch):
-    monkeypatch.setattr(distribution, "make_strategy", lambda *arguments: arguments)
+    monkeypatch.setattr(distribution, "make_strategy", lambda *arguments, job_key: (*arguments, job_key))
     cluster = Cluster(("a:1", "b:1"), 1)
-    assert StrategySettings().make() == ("one_device", None, None, None)
+    assert StrategySettings().make() == ("one_device", None, None, None, "")
     mirrored = StrategySettings(strategy="mirrored", num_logical_devices=2)
-    assert mirrored.make() == ("mirrored", 2, None, None)
-    assert StrategySettings(strategy="tpu", tpu="local").make() == ("tpu", None, None, "local")
-    assert StrategySettings(**WORKERS).make() == ("multi_worker", None, cluster, None)
+    assert mirrored.make() == ("mirrored", 2, None, None, "")
+    assert StrategySettings(strategy="tpu", tpu="local").make() == ("tpu", None, None, "local", "")
+    assert StrategySettings(**WORKERS, job_key="k").make() == ("multi_worker", None, cluster, None, "k")
     monkeypatch.setenv("TF_CONFIG", TF_CONFIG)
     for settings in ({"strategy": "multi_worker"}, WORKERS):
-        assert StrategySettings(**settings).make() == ("multi_worker", None, cluster, None)
+        assert StrategySettings(**settings).make() == ("multi_worker", None, cluster, None, "")
 
 
 @pytest.mark.parametrize(

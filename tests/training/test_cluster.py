@@ -1,13 +1,16 @@
 import contextlib
+import hashlib
+import hmac
 import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
 
-from keras_bert.training import lost_workers
+from keras_bert.training import lost_workers, worker_rendezvous
 from keras_bert.training.cluster import Cluster
 from keras_bert.training.lost_workers import WorkerLostError, describe_lost_workers, watch_workers
 from keras_bert.training.worker_rendezvous import wait_for_workers
@@ -145,13 +148,68 @@ def test_rejects_workers_that_disagree():
         assert [message in str(error) for error in rendezvous(*calls)] == [True, True]
 
 
+def greeting(key="", **hello):
+    """The line with which a worker greets another."""
+    signature = hmac.new(key.encode(), json.dumps(hello, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    return json.dumps({**hello, "signature": signature}).encode() + b"\n"
+
+
 def test_rejects_two_workers_with_the_same_index():
     # The second worker is imitated: on another machine, it could use the same port.
     addresses = free_addresses(2)
-    hello = json.dumps({"workers": addresses, "index": 0, "devices": ""}).encode() + b"\n"
-    with listening(addresses[1], answer=hello):
+    with listening(addresses[1], answer=greeting(workers=addresses, index=0, devices="")):
         (error,) = rendezvous((Cluster(addresses, 0), 20.0))
     assert f"the worker at {addresses[1]} has the index 0; this worker has 0, and its index should be 1" in str(error)
+
+
+def test_workers_meet_in_spite_of_other_greetings(caplog, monkeypatch):
+    """Every worker is greeted by strangers before the others are up, and one of them never says anything."""
+    monkeypatch.setattr(worker_rendezvous, "_HELLO_SECONDS", 0.5)
+    addresses = free_addresses(2)
+    hello = {"workers": addresses, "index": 1, "devices": ""}
+    malformed = [
+        b"\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xfe\n",
+        b"[" * 100_000 + b"\n",
+        b"9" * 100_000 + b"\n",
+        json.dumps(hello).encode() + b"\n",  # without a signature
+        greeting(**{**hello, "workers": 5}),
+        greeting(**{**hello, "workers": [5, {}]}),
+        greeting(**{**hello, "index": 400}),
+        greeting(**{**hello, "index": [1]}),
+        greeting(**{**hello, "devices": None}),
+        greeting("another job", **{**hello, "workers": ["c:1", "d:1"]}),
+        b"x" * (1 << 20) + b"xxxx",
+        b"slow",
+        b"",
+    ]
+    with ThreadPoolExecutor(2) as threads, contextlib.ExitStack() as stack:
+        first = threads.submit(wait_for_workers, Cluster(addresses, 0), 20.0, "", "job 7")
+        for message in malformed:
+            connection = stack.enter_context(connected(addresses[0]))
+            with contextlib.suppress(OSError):  # it hangs up in the middle of the longest one
+                connection.sendall(message)
+        time.sleep(0.7)  # so that the slow ones are dropped before all workers have met
+        threads.submit(wait_for_workers, Cluster(addresses, 1), 20.0, "", "job 7").result(20)
+        first.result(20)
+    for reason in ("it is not a worker's", "another job key", "longer than 1048576 bytes", "within 0.5 seconds"):
+        assert reason in caplog.text
+
+
+def connected(address):
+    """A connection to an address at which a server is about to listen."""
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            return socket.create_connection(("127.0.0.1", int(address.split(":")[1])), 5)
+        time.sleep(0.05)
+    raise TimeoutError(address)
+
+
+def test_names_the_reason_why_a_worker_is_missing():
+    addresses = free_addresses(2)
+    errors = rendezvous(*((Cluster(addresses, index), 1.0, "", f"key {index}") for index in range(2)))
+    assert ["it has another job key, so it is of another job" in str(error) for error in errors] == [True, True]
 
 
 def test_finds_dead_frozen_and_restarted_workers():
