@@ -325,7 +325,7 @@ class BertFeatureExtractor(TextModel):
             lower_case: None reads it from the checkpoint, or infers it from the vocabulary.
             vocabulary: a file or a list of wordpieces; None means the checkpoint's `vocab.txt`.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's, for example
-                `dtype`.
+                `dtype`; and `allow_nonfinite=True`, to accept weights that are NaN or infinite.
 
         Returns:
             A BertFeatureExtractor. Its attribute `checkpoint_report` lists what was read and what was not used.
@@ -337,7 +337,7 @@ class BertFeatureExtractor(TextModel):
         """
         from keras_bert.text.preprocessor import BertPreprocessor
 
-        checkpoint = read_bert(path)
+        checkpoint = read_bert(path, encoder_arguments.pop("allow_nonfinite", False))
         # Without a pooler, which is not used.
         encoder = BertEncoder(**{**checkpoint.encoder_arguments, "with_pooler": False, **encoder_arguments})
         stated = None

@@ -515,6 +515,7 @@ class BertHead(LabelledTextModel):
                 `encoder` and `right_to_left`, another kind of encoder for the weights (see
                 `keras_bert.models.paper_encoders.encoder_loading.read_encoder`); and arguments of the encoder that
                 replace the checkpoint's, such as `dtype`.
+                `allow_nonfinite=True` accepts weights that are NaN or infinite.
 
         Returns:
             A model whose attribute `checkpoint_report` lists what was read, what is random, and what was not used.

@@ -115,9 +115,9 @@ class FromPreset:
         return "" if report is None else find_repository(report.path.parent) or ""
 
 
-def read_bert(path: PathLike) -> Checkpoint:
+def read_bert(path: PathLike, allow_nonfinite: bool = False) -> Checkpoint:
     """Reads a checkpoint whose encoder is a single BERT; raises ValueError for other encoders."""
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, allow_nonfinite)
     if checkpoint.encoder_kind.family != BERT:
         raise ValueError(
             f"{path} has the encoder {encoder_name(checkpoint)!r}, which is not a BertEncoder; load it with "

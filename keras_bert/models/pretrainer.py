@@ -296,6 +296,7 @@ class BertPretrainer(BertHead):
         sequence_length: int | None = None,
         seed: int | None = None,
         name: str | None = None,
+        allow_nonfinite: bool = False,
         **encoder_arguments: Any,
     ) -> Self:
         """Creates a pretrainer with the weights of a checkpoint, and with its tokenizer if it has one.
@@ -306,6 +307,7 @@ class BertPretrainer(BertHead):
             sequence_length: maximum length of a text in tokens, special tokens included; None means the encoder's
                 number of positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start with random weights.
+            allow_nonfinite: whether weights may be NaN or infinite.
             **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
 
         Returns:
@@ -315,7 +317,7 @@ class BertPretrainer(BertHead):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit.
         """
-        checkpoint = read_bert(path)
+        checkpoint = read_bert(path, allow_nonfinite)
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
         if next_sentence is None:
             has_pooler = "encoder/pooler/kernel" in checkpoint.arrays

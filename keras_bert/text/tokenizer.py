@@ -377,10 +377,10 @@ class BertTokenizer:
                 "belongs to the weights into the folder, or pass another folder."
             )
         case = choose_case(stored.vocabulary, lower_case, stored.lower_case, folder)
-        stated = {"strip_accents": stored.strip_accents, "max_characters_per_word": stored.max_characters_per_word}
-        return cls(
-            stored.vocabulary, case, **{name: value for name, value in stated.items() if value is not None} | kwargs
-        )
+        kwargs = {"strip_accents": stored.strip_accents, **kwargs}
+        if stored.max_characters_per_word is not None:
+            kwargs.setdefault("max_characters_per_word", stored.max_characters_per_word)
+        return cls(stored.vocabulary, case, **kwargs)
 
 
 def choose_case(

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from keras_bert.weights import hugging_face
@@ -33,3 +34,18 @@ def test_rejects_missing_path(tmp_path):
         read_checkpoint(tmp_path / "bert_model.ckpt")
     with pytest.raises(FileNotFoundError, match=r"is the name of a preset, .* pass it to `from_preset`"):
         read_checkpoint("bert_tiny_novels")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_refuses_weights_that_are_not_finite(hugging_face_folder, number):
+    name = "encoder.layer.1.attention.self.key.weight"
+    tensors = hugging_face_folder.tensors
+    prefix = "bert." if f"bert.{name}" in tensors else ""
+    tensors[prefix + name][2, 1] = number
+    folder = hugging_face_folder.write()
+    message = rf"model.safetensors: 1 of \d+ weights are NaN or infinite: .*{name}.*: 1 of 48 numbers.*allow_nonfinite"
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(folder)
+    array = read_checkpoint(folder, allow_nonfinite=True).arrays
+    fused = array["encoder/transformer_block_1/self_attention/query_key_value/kernel"]
+    assert np.flatnonzero(~np.isfinite(fused)).tolist() == [1 * 12 + 4 + 2]

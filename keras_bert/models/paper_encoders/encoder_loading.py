@@ -20,6 +20,7 @@ def read_encoder(
     encoder: str | None = None,
     right_to_left: PathLike | None = None,
     seed: int | None = None,
+    allow_nonfinite: bool = False,
     **encoder_arguments: Any,
 ) -> tuple[Checkpoint, BertEncoder | ComposedEncoder]:
     """Reads a checkpoint and creates an encoder for its weights, which are not assigned yet.
@@ -28,10 +29,11 @@ def read_encoder(
     "left_to_right_bilstm" or "two_directions" (paper, section 5.1), or to features, such as "features_concat_last_four"
     (section 5.3); see `keras_bert.weights.conversion.ENCODERS`. For "two_directions", `path` is the checkpoint of the
     left-to-right encoder and `right_to_left` that of the other one. `encoder_arguments` replace the checkpoint's.
+    `allow_nonfinite` is as for `read_checkpoint`.
     """
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, allow_nonfinite)
     if encoder is not None:
-        other = None if right_to_left is None else read_checkpoint(right_to_left)
+        other = None if right_to_left is None else read_checkpoint(right_to_left, allow_nonfinite)
         checkpoint = convert_encoder(checkpoint, encoder, other)
     elif right_to_left is not None:
         raise ValueError('right_to_left is a second checkpoint for encoder="two_directions"; pass both or neither')
