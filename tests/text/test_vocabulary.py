@@ -30,6 +30,10 @@ def test_reads_the_released_vocabularies_and_infers_their_case(vocabularies):
     [
         (b"", "vocab.txt cannot be used.*is empty"),
         (b"[PAD]\n\xff\xfe\n", "vocab.txt is not UTF-8: byte 6"),
+        (b"PK\x03\x04[PAD]\n\x00\n", "vocab.txt is not a text: byte 10 is NUL.*not a checkpoint"),
+        (SPECIAL + "a" * 1001, r"vocab.txt cannot be used.*index 4 has 1001 characters.*'aaaa"),
+        (b"\n" * ((1 << 21) + 1), "vocab.txt has 2097153 lines, and at most 2097152"),
+        (b"a" * ((1 << 26) + 1), "vocab.txt has more than 67108864 bytes"),
         ("[PAD]\n[UNK]\nplay\n", r"vocab.txt cannot be used.*lacks \[CLS\], \[SEP\]"),
     ],
 )
