@@ -339,12 +339,14 @@ def log_long_texts(token_counts: np.ndarray, preprocessor: BertPreprocessor) -> 
     num_long = int(np.sum(np.asarray(token_counts) > preprocessor.sequence_length))
     if num_long:
         is_truncated = getattr(preprocessor, "long_texts", "truncate") == "truncate"
+        limit = getattr(preprocessor, "max_windows", None)
+        windows = "windows" if limit is None else f"windows, of which the first {limit} of each text are read"
         logging.warning(
             "%d of %d texts are longer than %d tokens and were %s (the longest has %d)",
             num_long,
             len(token_counts),
             preprocessor.sequence_length,
-            "truncated" if is_truncated else "split into windows (the second text of a pair)",
+            "truncated" if is_truncated else f"split into {windows} (the second text of a pair)",
             int(np.max(token_counts)),
         )
     return num_long

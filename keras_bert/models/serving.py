@@ -57,13 +57,7 @@ def text_signatures(
     text_specs = {name: tf.TensorSpec([None, None] if name in list_names else [None], tf.string) for name in features}
 
     def from_ids(ids: Tensors) -> Tensors:
-        longest = model.encoder.max_position_embeddings
-        message = f"the ids are longer than the {longest} positions of the model"
-        with tf.control_dependencies(
-            [tf.debugging.assert_less_equal(tf.shape(ids["token_ids"])[-1], longest, message)]
-        ):
-            ids = {name: tf.identity(values) for name, values in ids.items()}
-        return answer_ids(ids)
+        return answer_ids(_checked_ids(ids, model.encoder))
 
     # A tf.function, so that the tokenizer is traced and stored once for both signatures that call it.
     @tf.function(input_signature=[text_specs], autograph=False)
@@ -80,6 +74,30 @@ def text_signatures(
         "tokens": (from_ids, dict.fromkeys(_ID_NAMES, ids_spec)),
         "examples": (from_examples, {"examples": tf.TensorSpec([None], tf.string)}),
     }
+
+
+def _checked_ids(ids: Tensors, encoder: Any) -> Tensors:
+    """Returns the ids of a request, after asserting in the graph that they are ids that the encoder was trained on.
+
+    Without this, an id of -1 would be the last wordpiece, a segment without an embedding would be none, and ids of one
+    row would be repeated for all.
+    """
+    longest, limits = encoder.max_position_embeddings, {"token_ids": encoder.vocab_size}
+    limits |= {"segment_ids": encoder.type_vocab_size, "padding_mask": 2}
+    shape = tf.shape(ids["token_ids"])
+    message = f"the ids are longer than the {longest} positions of the model"
+    assertions = [tf.debugging.Assert(shape[-1] <= longest, [message, shape])]
+    for name, limit in limits.items():
+        values, own_shape = ids[name], tf.shape(ids[name])
+        message = f"{name} must have the shape of token_ids; the two shapes are"
+        assertions.append(tf.debugging.Assert(tf.reduce_all(own_shape == shape), [message, own_shape, shape]))
+        # Of no ids, the minimum is the greatest number and the maximum the lowest, and both conditions hold.
+        lowest, highest = tf.reduce_min(values), tf.reduce_max(values)
+        message = f"{name} must be from 0 to {limit - 1}; the lowest and highest are"
+        is_in_range = tf.logical_and(lowest >= 0, highest < limit)
+        assertions.append(tf.debugging.Assert(is_in_range, [message, lowest, highest]))
+    with tf.control_dependencies(assertions):
+        return {name: tf.identity(values) for name, values in ids.items()}
 
 
 def export_head(

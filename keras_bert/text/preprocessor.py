@@ -5,12 +5,15 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text.inputs import as_segment_tensors
-from keras_bert.text.pack import PackingPreprocessor, check_pad_to, check_sequence_length, packed_lengths
+from keras_bert.text.pack import PackingPreprocessor, check_int, check_pad_to, check_sequence_length, packed_lengths
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.windows import split_pairs_into_windows
+from keras_bert.text.windows import count_windows_of_pairs, split_pairs_into_windows
 
 WINDOWS = "windows"
 LONG_TEXTS_CHOICES = ("truncate", WINDOWS)
+# With the default of 128 tokens per window about 4,000 tokens, ten pages. A text of a megabyte has thousands of
+# windows, which the encoder would compute at once.
+MAX_WINDOWS = 64
 
 
 class BertPreprocessor(PackingPreprocessor):
@@ -30,6 +33,8 @@ class BertPreprocessor(PackingPreprocessor):
         long_texts: "truncate" drops the tokens that do not fit; "windows" splits the text into overlapping windows,
             whose logits a classifier averages.
         window_stride: number of tokens between the beginnings of windows. Defaults to None: half a window.
+        max_windows: maximum number of windows of a text; the tokens after them are dropped. It limits time and memory,
+            which grow with the longest text. None is no limit: do not use it on texts from untrusted sources.
 
     Inputs: one of
         - a list, NumPy array, pandas Series or string tensor `[batch]`: single texts (a list of two strings is a batch
@@ -61,6 +66,7 @@ class BertPreprocessor(PackingPreprocessor):
         pad_to: str = "longest",
         long_texts: str = "truncate",
         window_stride: int | None = None,
+        max_windows: int | None = MAX_WINDOWS,
     ) -> None:
         super().__init__(tokenizer, sequence_length)
         check_sequence_length(sequence_length, pair=False)
@@ -74,9 +80,12 @@ class BertPreprocessor(PackingPreprocessor):
                 f"window_stride must be an int of at least 1, and needs long_texts={WINDOWS!r}. "
                 f"Received: window_stride={window_stride!r}, long_texts={long_texts!r}."
             )
+        if max_windows is not None:
+            check_int("max_windows", max_windows, minimum=1)
         self.pad_to = pad_to
         self.long_texts = long_texts
         self.window_stride = window_stride
+        self.max_windows = max_windows
 
     def __call__(self, inputs: Any) -> dict[str, tf.Tensor]:
         """Tokenizes and packs a batch of texts or pairs; see the class for inputs, outputs and errors."""
@@ -94,6 +103,32 @@ class BertPreprocessor(PackingPreprocessor):
         """
         segments = self._tokenize(inputs)
         return self._pack(*segments), packed_lengths(*segments)
+
+    def with_window_counts(self, inputs: Any) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Tokenizes a batch once, and returns the result of `__call__` and how much of each text it holds.
+
+        Args:
+            inputs: texts or pairs, as for the class.
+
+        Returns:
+            The dict of ids; the number of windows of each text, int32 `[batch]`; and whether it has more than
+            `max_windows`, bool `[batch]`, so that its last tokens were dropped. Without windows, each text has one row,
+            and is cut if its tokens are more than `sequence_length`.
+
+        Example:
+            >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play"], lower_case=True)
+            >>> preprocessor = BertPreprocessor(tokenizer, 4, long_texts="windows", max_windows=3)
+            >>> ids, windows, is_cut = preprocessor.with_window_counts(["play", "play " * 4, "play " * 99])
+            >>> windows.numpy().tolist(), is_cut.numpy().tolist()
+            ([1, 3, 3], [False, False, True])
+        """
+        segments = self._tokenize(inputs)
+        if self.long_texts != WINDOWS:
+            counts = packed_lengths(*segments)
+            return self._pack(*segments), tf.ones_like(counts), counts > self.sequence_length
+        needed = count_windows_of_pairs(*segments, self.sequence_length, self.window_stride)
+        limit = tf.int32.max if self.max_windows is None else self.max_windows
+        return self._pack(*segments), tf.minimum(needed, limit), needed > limit
 
     def token_counts(self, inputs: Any) -> tf.Tensor:
         """Counts the ids of each text or pair before truncation, special tokens included.
@@ -114,7 +149,7 @@ class BertPreprocessor(PackingPreprocessor):
         if self.long_texts != WINDOWS:
             return self.pack(segment_a, segment_b, self.pad_to)
         windows_a, windows_b, rows = split_pairs_into_windows(
-            segment_a, segment_b, self.sequence_length, self.window_stride
+            segment_a, segment_b, self.sequence_length, self.window_stride, self.max_windows
         )
         return {**self.pack(windows_a, windows_b, self.pad_to), "window_text_ids": rows}
 
@@ -125,4 +160,5 @@ class BertPreprocessor(PackingPreprocessor):
             "pad_to": self.pad_to,
             "long_texts": self.long_texts,
             "window_stride": self.window_stride,
+            "max_windows": self.max_windows,
         }

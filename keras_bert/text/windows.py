@@ -11,18 +11,29 @@ from keras_bert.text.pack import ADDED_TO_ONE_SEGMENT, ADDED_TO_TWO_SEGMENTS, ro
 _LENGTH_WEIGHT = 0.01
 
 
+def count_windows(lengths: tf.Tensor, window_length: tf.Tensor | int, stride: tf.Tensor | int) -> tf.Tensor:
+    """Counts the windows that cover rows of these lengths, int32 `[rows]`."""
+    beyond_first = tf.maximum(lengths - window_length, 0)
+    return 1 + (beyond_first + stride - 1) // stride
+
+
 def split_into_windows(
-    segment: tf.RaggedTensor, window_length: tf.Tensor | int, stride: tf.Tensor | int
+    segment: tf.RaggedTensor,
+    window_length: tf.Tensor | int,
+    stride: tf.Tensor | int,
+    max_windows: int | None = None,
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Splits each row into overlapping windows that cover it; a row that fits, even if empty, is one window.
 
-    Returns ragged ids `[windows, (tokens)]` and the row of each window, int32 `[windows]`, ascending.
+    With `max_windows`, the tokens of a row beyond its first `max_windows` windows are dropped. Returns ragged ids
+    `[windows, (tokens)]` and the row of each window, int32 `[windows]`, ascending.
     """
     lengths = row_lengths(segment)
     window_length = tf.broadcast_to(window_length, tf.shape(lengths))
     stride = tf.broadcast_to(stride, tf.shape(lengths))
-    beyond_first = tf.maximum(lengths - window_length, 0)
-    num_windows = 1 + (beyond_first + stride - 1) // stride  # [rows]
+    num_windows = count_windows(lengths, window_length, stride)  # [rows]
+    if max_windows is not None:
+        num_windows = tf.minimum(num_windows, max_windows)
 
     rows = tf.repeat(tf.range(tf.size(lengths)), num_windows)  # [windows]
     index_in_row = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(num_windows, exclusive=True), rows)
@@ -62,26 +73,56 @@ def has_max_context(windows: tf.RaggedTensor, first_tokens: tf.Tensor) -> tf.Rag
     return windows.with_values(tf.equal(window, tf.gather(first_best, token)))
 
 
+class _PairSplit(NamedTuple):
+    """How a pair of segments is split: the segment that is, and its windows' lengths and strides."""
+
+    segment_a: tf.RaggedTensor | None  # truncated, repeated before each window; None for single segments
+    segment: tf.RaggedTensor
+    window_length: tf.Tensor  # int32, scalar or [rows]
+    stride: tf.Tensor  # the same
+
+
 def split_pairs_into_windows(
-    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
+    segment_a: tf.RaggedTensor,
+    segment_b: tf.RaggedTensor | None,
+    sequence_length: int,
+    stride: int | None,
+    max_windows: int | None = None,
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
     """Splits segments into windows that `pack` does not truncate; a pair's a is repeated before each window of b.
 
     An a that leaves b less than half of the room is truncated first, as by `pack`. `stride=None` means half a window.
-    Returns the segments of the windows and the row of each window, ascending.
+    `max_windows` is as for `split_into_windows`. Returns the segments of the windows and the row of each window,
+    ascending.
     """
+    split = _plan_split(segment_a, segment_b, sequence_length, stride)
+    windows, rows = split_into_windows(split.segment, split.window_length, split.stride, max_windows)
+    if split.segment_a is None:
+        return windows, None, rows
+    return tf.gather(split.segment_a, rows), windows, rows
+
+
+def count_windows_of_pairs(
+    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
+) -> tf.Tensor:
+    """Counts the windows of each row of `split_pairs_into_windows` without `max_windows`, int32 `[batch]`."""
+    split = _plan_split(segment_a, segment_b, sequence_length, stride)
+    return count_windows(row_lengths(split.segment), split.window_length, split.stride)
+
+
+def _plan_split(
+    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, sequence_length: int, stride: int | None
+) -> _PairSplit:
     if segment_b is None:
         window_length = tf.maximum(sequence_length - ADDED_TO_ONE_SEGMENT, 1)
-        windows, rows = split_into_windows(segment_a, window_length, _limit_stride(window_length, stride))
-        return windows, None, rows
+        return _PairSplit(None, segment_a, window_length, _limit_stride(window_length, stride))
     kept_a, kept_b = truncated_lengths(row_lengths(segment_a), row_lengths(segment_b), sequence_length)
     first = tf.cast(segment_a.row_starts(), tf.int32)
     kept = tf.ragged.range(first, first + kept_a)  # [batch, (tokens)], indices of the flat values
     segment_a = kept.with_values(tf.gather(segment_a.values, kept.values))
     # If b is truncated at all, the part kept fills the room; if not, it is its own only window.
     window_length = tf.maximum(kept_b, 1)
-    windows, rows = split_into_windows(segment_b, window_length, _limit_stride(window_length, stride))
-    return tf.gather(segment_a, rows), windows, rows
+    return _PairSplit(segment_a, segment_b, window_length, _limit_stride(window_length, stride))
 
 
 def _limit_stride(window_length: tf.Tensor, stride: int | None) -> tf.Tensor:

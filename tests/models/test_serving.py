@@ -14,7 +14,7 @@ import keras_bert
 from keras_bert.models.classifier import _serving_answers, output_names
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from tests.tolerances import assert_close
-from tests.toys import VOCABULARY, toy_classifier, toy_preprocessor, toy_reviews
+from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
 
 TEXTS, LABELS = toy_reviews(64)
 
@@ -71,14 +71,7 @@ def test_ids_may_be_padded_to_any_length(classifier, signatures):
     assert_close(signatures["tokens"](**wide)["probabilities"], expected, num_terms=2 * 256)
 
 
-def test_signatures_reject_invalid_inputs(signatures):
-    ids = dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), tf.ones([1, 33], tf.int32))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the ids are longer than the 32 positions of the model"):
-        signatures["tokens"](**ids)
-    ids = dict.fromkeys(ids, tf.ones([1, 3], tf.int32))
-    size = len(VOCABULARY)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"= {size} is not in \[0, {size}\)"):
-        signatures["tokens"](**{**ids, "token_ids": tf.fill([1, 3], size)})
+def test_the_signature_of_examples_rejects_others(signatures):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Feature: text .* is required but could not be found"):
         signatures["examples"](examples=tf.constant([tf.train.Example().SerializeToString()]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example"):
@@ -181,3 +174,37 @@ def test_windows_are_averaged_in_the_graph(tmp_path):
     columns = {"text_a": ["a plot"] * 4, "text_b": texts}
     served = signatures["serving_default"](**{name: tf.constant(values) for name, values in columns.items()})
     assert_close(served["probabilities"], classifier.predict_probabilities(columns), num_terms=64)
+
+
+def test_a_served_model_reads_no_more_windows_than_the_maximum(tmp_path):
+    classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows", window_stride=5, max_windows=9))
+    texts = ["good " * 1_000_000, "bad", "", "the film was awful . " * 9]  # the first one has 5 MB
+    for path, argument, maximum in ((tmp_path / "1", None, 9), (tmp_path / "2", 3, 3)):
+        served = loaded(classifier.export(path, max_windows=argument))["serving_default"](tf.constant(texts))
+        assert served["num_windows"].numpy().tolist() == [maximum, 1, 1, min(8, maximum)]
+        assert served["truncated"].numpy().tolist() == [True, False, False, maximum < 8]
+    classifier.preprocessor.max_windows = 3
+    assert_close(served["probabilities"], classifier.predict_probabilities(texts), num_terms=64)
+    with pytest.raises(ValueError, match="max_windows=3 needs a preprocessor with long_texts='windows'"):
+        toy_classifier().export(tmp_path / "3", max_windows=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"token_ids": [[2, -1, 3]]}, "token_ids must be from 0 to 21; the lowest and highest are"),
+        ({"token_ids": [[2, 22, 3]]}, "token_ids must be from 0 to 21"),
+        ({"segment_ids": [[0, 9, 0]]}, "segment_ids must be from 0 to 1"),
+        ({"padding_mask": [[1, 7, 1]]}, "padding_mask must be from 0 to 1"),
+        ({"padding_mask": [[1, -1, 1]]}, "padding_mask must be from 0 to 1"),
+        ({"segment_ids": [[0]]}, "segment_ids must have the shape of token_ids"),
+        ({"padding_mask": [[1, 1, 1]] * 2}, "padding_mask must have the shape of token_ids"),
+        ({name: [[1] * 33] for name in ("token_ids", "segment_ids", "padding_mask")}, "longer than the 32 positions"),
+    ],
+)
+def test_the_signature_of_ids_rejects_others(signatures, changes, message):
+    answer = signatures["tokens"]
+    ids = {"token_ids": [[2, 5, 3]], "segment_ids": [[0, 0, 0]], "padding_mask": [[1, 1, 1]]}
+    answer(**{name: tf.constant(values) for name, values in ids.items()})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        answer(**{name: tf.constant(values) for name, values in {**ids, **changes}.items()})

@@ -57,6 +57,21 @@ def test_counts_tokens_before_truncation(toy):
         BertPreprocessor(toy, sequence_length=2)((["play"], ["play"]))
 
 
+def test_counts_windows(toy):
+    texts = (["play"] * 4, ["", "! " * 5, "! " * 12, "! " * 13])
+    preprocessor = BertPreprocessor(toy, 8, long_texts="windows", window_stride=2, max_windows=5)
+    ids, num_windows, is_cut = preprocessor.with_window_counts(texts)
+    unlimited = BertPreprocessor(toy, 8, long_texts="windows", window_stride=2, max_windows=None)
+    needed = np.bincount(unlimited(texts)["window_text_ids"])
+    assert needed.tolist() == [1, 2, 5, 6]
+    assert num_windows.numpy().tolist() == np.bincount(ids["window_text_ids"]).tolist() == [1, 2, 5, 5]
+    assert is_cut.numpy().tolist() == [False, False, False, True]
+    for name, values in preprocessor(texts).items():
+        np.testing.assert_array_equal(values, ids[name])
+    _, num_windows, is_cut = BertPreprocessor(toy, 8).with_window_counts(texts)
+    assert num_windows.numpy().tolist() == [1] * 4 and is_cut.numpy().tolist() == [False, True, True, True]
+
+
 def test_keeps_the_fixed_length_in_tf_data(toy):
     preprocessor = BertPreprocessor(toy, sequence_length=6, pad_to="max_length")
     data = {"text_a": ["play", "café", ""], "text_b": ["playing", "!", "!"]}
@@ -68,7 +83,7 @@ def test_keeps_the_fixed_length_in_tf_data(toy):
 
 def test_configs_survive_json(toy):
     for preprocessor in (
-        BertPreprocessor(toy, 9, "max_length", "windows", 4),
+        BertPreprocessor(toy, 9, "max_length", "windows", 4, 7),
         BertQuestionPreprocessor(toy, 12, stride=3, max_query_length=4),
         BertWordPreprocessor(toy, 12, 3),
     ):
@@ -106,6 +121,8 @@ def test_invalid_inputs_are_refused(toy, inputs, error, message):
         (BertPreprocessor, {"pad_to": "max"}, ValueError, "pad_to"),
         (BertPreprocessor, {"long_texts": "split"}, ValueError, "long_texts must be one of"),
         (BertPreprocessor, {"window_stride": 4}, ValueError, "needs long_texts='windows'"),
+        (BertPreprocessor, {"max_windows": 0}, ValueError, "max_windows must be at least 1"),
+        (BertPreprocessor, {"max_windows": 4.0}, TypeError, "max_windows must be an int"),
         (BertQuestionPreprocessor, {"sequence_length": 7, "max_query_length": 4}, ValueError, "leaves no room"),
         (BertQuestionPreprocessor, {"stride": 0}, ValueError, "stride must be at least 1"),
         (BertQuestionPreprocessor, {"max_query_length": 4.0}, TypeError, "max_query_length must be an int"),

@@ -21,6 +21,16 @@ def test_windows_equal_the_reference(window_length, stride):
     assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize("max_windows", [1, 3, 100])
+def test_windows_beyond_the_maximum_are_dropped(max_windows):
+    rows = [list(range(10, 10 + size)) for size in (0, 3, 40, 8, 11)]
+    windows, row_ids = split_into_windows(ragged(rows), 4, 2, max_windows)
+    expected = [
+        (window, i) for i, row in enumerate(rows) for window in reference.split_into_windows(row, 4, 2)[:max_windows]
+    ]
+    assert list(zip(windows.to_list(), row_ids.numpy().tolist(), strict=True)) == expected
+
+
 def test_windows_of_single_segments_equal_the_reference():
     rows = [list(range(10, 10 + size)) for size in (0, 3, 4, 5, 11)]
     windows, none, row_ids = split_pairs_into_windows(ragged(rows), None, 6, stride=None)
