@@ -23,6 +23,7 @@ from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, Pears
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.feature_extractor import BertFeatureExtractor
+from keras_bert.models.keras_archive import load_model
 from keras_bert.models.multiple_choice import BertMultipleChoice
 from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
 from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
@@ -65,6 +66,7 @@ __all__ = [
     "SpearmanCorrelation",
     "TwoDirectionEncoder",
     "__version__",
+    "load_model",
     *_LAZY_NAMES,
 ]
 

@@ -56,6 +56,9 @@ class Embeddings(BaseLayer):
         self, token_ids: Tensor, segment_ids: Tensor, position_ids: Tensor | None = None, training: bool = False
     ) -> Tensor:
         """Sums the three embeddings of every token."""
+        # Keras' `take` counts a negative id from the end of the table. Beyond the table it is an error in TensorFlow on
+        # a CPU, and NaN in JAX.
+        token_ids = ops.where(token_ids < 0, self.vocab_size, token_ids)
         embedded = ops.take(self.token_embeddings, token_ids, axis=0)  # [batch, length, hidden]
         # A product with one-hot rows, as in modeling.py: for so few rows it is faster than a lookup, mostly in the
         # backward pass.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, LEFT_TO_RIGHT, make_attention_mask
@@ -16,6 +17,7 @@ from keras_bert.layers.embeddings import Embeddings
 from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
 from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.transformer_block import TransformerBlock
+from keras_bert.models.keras_archive import check_layers, check_parameters, checked_config
 from keras_bert.models.pretrained import FromPreset, assign_arrays, read_bert, relative_variables, write_checkpoint
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.assignment_report import AssignmentReport
@@ -55,6 +57,34 @@ def require_ids(inputs: Any) -> None:
         f"{received}. A BertPreprocessor converts texts to such a dict; `fit`, `evaluate` and `predict` of a head take "
         "texts directly."
     )
+
+
+def check_id_ranges(inputs: Mapping[str, Any], encoder: Any) -> None:
+    """Raises ValueError if ids in memory are not ids of the encoder; those of a graph that is traced are not known.
+
+    In a graph, a token id outside the vocabulary is an error of TensorFlow on a CPU; a GPU reads zeros. A segment id
+    without an embedding adds nothing.
+    """
+    limits = {
+        "token_ids": encoder.vocab_size,
+        "segment_ids": encoder.type_vocab_size,
+        "position_ids": encoder.max_position_embeddings,
+        "padding_mask": 2,
+    }
+    for name in limits.keys() & inputs.keys():
+        values, limit = inputs[name], limits[name]
+        values = values if isinstance(values, np.ndarray) else _in_memory(values)
+        if values is not None and values.size and not (values.min() >= 0 and values.max() < limit):
+            raise ValueError(
+                f"{name} must be from 0 to {limit - 1}; received values from {values.min()} to {values.max()}"
+            )
+
+
+def _in_memory(values: Any) -> np.ndarray | None:
+    """Returns the array of a list or of TensorFlow's eager tensor; None for other tensors."""
+    if isinstance(values, (list, tuple)):
+        return np.asarray(values)
+    return values.numpy() if keras.backend.backend() == "tensorflow" and hasattr(values, "numpy") else None
 
 
 def _is_text_dtype(dtype: Any) -> bool:
@@ -111,7 +141,8 @@ class BertEncoder(FromPreset, keras.Model):
     influence on the output of tokens, and a row of padding only is finite.
 
     Raises:
-        ValueError: if sizes do not match, a name is unknown, or an input is longer than `max_position_embeddings`.
+        ValueError: if sizes do not match, a name is unknown, an input is longer than `max_position_embeddings`, or ids
+            in memory are out of range (see `check_id_ranges`; in a graph, only an exported model checks all ids).
 
     Example:
 
@@ -232,6 +263,7 @@ class BertEncoder(FromPreset, keras.Model):
     def __call__(self, inputs: Inputs, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Encodes a batch of ids."""
         require_ids(inputs)
+        check_id_ranges(inputs, self)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(
@@ -314,12 +346,13 @@ class BertEncoder(FromPreset, keras.Model):
         return cls(vocab_size=vocab_size, **{**ENCODER_SIZES[size], **kwargs})
 
     @classmethod
-    def from_checkpoint(cls, path: PathLike, **kwargs: Any) -> Self:
+    def from_checkpoint(cls, path: PathLike, allow_nonfinite: bool = False, **kwargs: Any) -> Self:
         """Creates an encoder with the weights of a checkpoint.
 
         Args:
             path: a Hugging Face folder (config.json, model.safetensors), or a TF1 checkpoint of google-research/bert
                 (its folder or its `bert_model.ckpt` prefix).
+            allow_nonfinite: whether weights may be NaN or infinite. By default they are refused: every output would be.
             **kwargs: constructor arguments that replace the checkpoint's, for example `hidden_dropout_prob` or `dtype`.
 
         Returns:
@@ -329,7 +362,7 @@ class BertEncoder(FromPreset, keras.Model):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit.
         """
-        checkpoint = read_bert(path)
+        checkpoint = read_bert(path, allow_nonfinite)
         encoder = cls(**{**checkpoint.encoder_arguments, **kwargs})
         encoder.checkpoint_report = assign_arrays(encoder.variables_by_path(prefix="encoder/"), checkpoint)
         return encoder
@@ -406,3 +439,22 @@ class BertEncoder(FromPreset, keras.Model):
         """Returns the constructor's arguments."""
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         return {**constructor_arguments(self, BertEncoder.__init__), "dtype": dtype}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """Creates an encoder from `get_config`, with new weights.
+
+        Raises:
+            ValueError: if the configuration is not one, or asks for more weights than any BERT has.
+        """
+        with checked_config(cls.__name__):
+            check_layers(config.get("num_hidden_layers"))
+            sizes = [config.get(name) for name in SIZE_NAMES]
+            if all(type(size) is int for size in sizes):  # others are refused by the constructor
+                check_parameters("an encoder", _count_parameters(*sizes), config.get("dtype"))
+            return cls(**config)
+
+
+def _count_parameters(vocab: int, hidden: int, layers: int, heads: int, inner: int, positions: int, types: int) -> int:
+    """Counts the kernels and embeddings of an encoder with these sizes, in the order of `SIZE_NAMES`."""
+    return (vocab + positions + types) * hidden + layers * (4 * hidden * hidden + 2 * hidden * inner)

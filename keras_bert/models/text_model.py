@@ -13,8 +13,10 @@ from keras import ops
 
 from keras_bert.data.columns import text_columns, to_mapping
 from keras_bert.io.row_errors import quotation
-from keras_bert.models.encoder import require_ids
+from keras_bert.models.encoder import BertEncoder, check_id_ranges, require_ids
 from keras_bert.models.inference import DEFAULT_BATCH_SIZE, Predictor
+from keras_bert.models.keras_archive import check_parameters, checked_config, load_part
+from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
 from keras_bert.models.pretrained import FromPreset, relative_variables, write_checkpoint
 from keras_bert.typing import PathLike
 from keras_bert.weights.sentence_transformers import EmbeddingSettings
@@ -184,21 +186,10 @@ class TextModel(FromPreset, keras.Model):
                 )
         if not shape[0]:
             raise ValueError(f"there are no examples; the ids have the shape {shape}")
-        limits = {
-            "token_ids": self.encoder.vocab_size,
-            "segment_ids": self.encoder.type_vocab_size,
-            "position_ids": self.encoder.max_position_embeddings,
-        }
-        if shape[-1] > limits["position_ids"]:
-            raise ValueError(
-                f"the ids are {shape[-1]} tokens long; the encoder has positions for {limits['position_ids']}"
-            )
-        for name in limits.keys() & ids.keys():
-            values, limit = ids[name], limits[name]
-            if values.size and not (values.min() >= 0 and values.max() < limit):
-                raise ValueError(
-                    f"{name} must be from 0 to {limit - 1}; received values from {values.min()} to {values.max()}"
-                )
+        longest = self.encoder.max_position_embeddings
+        if shape[-1] > longest:
+            raise ValueError(f"the ids are {shape[-1]} tokens long; the encoder has positions for {longest}")
+        check_id_ranges(ids, self.encoder)
         return {name: values.astype("int32", copy=False) for name, values in ids.items()}
 
     def _whole(self, examples: Any) -> Any:
@@ -260,10 +251,17 @@ class TextModel(FromPreset, keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Creates a model from `get_config`, with new weights."""
-        config = {**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])}
-        if config["preprocessor"] is not None:
-            config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
-        return cls(**config)
+        with checked_config(cls.__name__):
+            encoder = load_part(config["encoder"], (BertEncoder, ComposedEncoder))
+            config = {**config, "encoder": encoder}
+            if config["preprocessor"] is not None:
+                config["preprocessor"] = cls.preprocessor_class().from_config(config["preprocessor"])
+            labels = config.get("labels")
+            if labels is not None:  # a number of labels is not written, and may ask for any amount of memory
+                if not isinstance(labels, list):
+                    raise ValueError(f"labels in a saved model are a list of names; found {labels!r}")
+                check_parameters("a layer of labels", len(labels) * encoder.hidden_size)
+            return cls(**config)
 
     @staticmethod
     def preprocessor_class() -> Any:

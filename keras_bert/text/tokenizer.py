@@ -98,6 +98,9 @@ class BertTokenizer:
             self._vocabulary = vocabularies.load_vocabulary(vocabulary)
         else:
             self._vocabulary = vocabularies.check_vocabulary(vocabulary)
+        for name, flag in (("lower_case", lower_case), ("special_tokens_in_text", special_tokens_in_text)):
+            if not isinstance(flag, bool | np.bool_):
+                raise TypeError(f"{name} must be True or False. Received: {flag!r}.")
         self.lower_case = lower_case
         self.strip_accents = lower_case if strip_accents is None else strip_accents
         self.special_tokens_in_text = special_tokens_in_text
@@ -342,7 +345,18 @@ class BertTokenizer:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Creates a tokenizer from the dict that `get_config` returned."""
+        """Creates a tokenizer from the dict that `get_config` returned.
+
+        Raises:
+            ValueError: the vocabulary is not a list: a configuration must not name a file to open, because it may come
+                from somebody else.
+        """
+        vocabulary = config.get("vocabulary")
+        if not isinstance(vocabulary, list):
+            raise ValueError(
+                f"A tokenizer's configuration must hold its vocabulary as a list. Received: {repr(vocabulary)[:80]}. "
+                "To read a file, use BertTokenizer(path, lower_case=...)."
+            )
         return cls(**config)
 
     @classmethod

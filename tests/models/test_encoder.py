@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_bert.models.encoder import ENCODER_SIZES, BertEncoder
 from tests.models.composed import random_inputs
@@ -134,3 +135,29 @@ def test_rejects_invalid_arguments(arguments, message):
 def test_rejects_invalid_inputs(inputs, message):
     with pytest.raises(ValueError, match=message):
         toy_encoder()(inputs)
+
+
+@pytest.mark.parametrize(
+    "name, values, message",
+    [
+        ("token_ids", [[2, -1, 3]], "token_ids must be from 0 to .*; received values from -1 to 3"),
+        ("token_ids", [[2, 1000, 3]], "token_ids must be from 0 to .*; received values from 2 to 1000"),
+        ("segment_ids", [[0, 9, 1]], "segment_ids must be from 0 to 1; received values from 0 to 9"),
+        ("padding_mask", [[1, 7, 0]], "padding_mask must be from 0 to 1"),
+        ("position_ids", [[0, 1, 32]], "position_ids must be from 0 to 31"),
+    ],
+)
+def test_rejects_ids_out_of_range(name, values, message):
+    inputs = {"token_ids": np.array([[2, 4, 3]]), name: np.array(values)}
+    for convert in (np.asarray, keras.ops.convert_to_tensor, list):
+        with pytest.raises(ValueError, match=message):
+            toy_encoder()({key: convert(value) for key, value in inputs.items()})
+
+
+@pytest.mark.parametrize("token_id", [-1, -5, 10**6])
+def test_a_graph_rejects_token_ids_without_an_embedding(token_id):
+    encoder = toy_encoder()
+    encode = tf.function(lambda ids: encoder({"token_ids": ids})["pooled_output"], autograph=False)
+    encode(tf.constant([[2, 4, 3]]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
+        encode(tf.constant([[2, token_id, 3]]))

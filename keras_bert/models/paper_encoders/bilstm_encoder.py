@@ -1,6 +1,6 @@
 """BiLSTMs on top of an encoder."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 
@@ -9,6 +9,7 @@ from keras_bert.layers.bilstm import BiLstm
 from keras_bert.layers.layer_pooling import LayerPooling
 from keras_bert.layers.pooler import Pooler
 from keras_bert.models.encoder import BertEncoder
+from keras_bert.models.keras_archive import check_layers, check_parameters
 from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
 from keras_bert.typing import Inputs, Tensor
 from keras_bert.weights.encoder_kinds import BILSTM, EncoderKind
@@ -145,3 +146,13 @@ class BiLstmEncoder(ComposedEncoder):
     def get_config(self) -> dict[str, Any]:
         names = ("units", "num_layers", "features", "with_pooler", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates an encoder from `get_config`, with new weights; ValueError if it asks for too many."""
+        units, layers = config.get("units"), config.get("num_layers")
+        check_layers(layers)
+        if type(units) is int and type(layers) is int:  # others are refused by the constructor
+            # Four gates in two directions: the recurrent kernels, and the kernels above the first layer.
+            check_parameters("BiLSTMs", 8 * units * (units * layers + 2 * units * max(layers - 1, 0)))
+        return super().from_config(config)

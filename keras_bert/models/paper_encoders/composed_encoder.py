@@ -9,6 +9,7 @@ from typing import Any, Self
 import keras
 
 from keras_bert.models.encoder import BertEncoder, require_ids
+from keras_bert.models.keras_archive import checked_config, load_part
 from keras_bert.models.pretrained import relative_variables
 from keras_bert.typing import Inputs, Tensor
 from keras_bert.weights.encoder_kinds import EncoderKind
@@ -92,8 +93,9 @@ class ComposedEncoder(keras.Model, ABC):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Creates an encoder from `get_config`, all parts in the configured dtype, with new weights."""
-        arguments = {name: value for name, value in config.items() if name != "dtype"}
-        for name in cls.PARTS:
-            part = {**config[name], "config": {**config[name]["config"], "dtype": config["dtype"]}}
-            arguments[name] = keras.saving.deserialize_keras_object(part)
-        return cls(**arguments)
+        with checked_config(cls.__name__):
+            arguments = {name: value for name, value in config.items() if name != "dtype"}
+            for name in cls.PARTS:
+                part = {**config[name], "config": {**config[name]["config"], "dtype": config["dtype"]}}
+                arguments[name] = load_part(part, (BertEncoder,))
+            return cls(**arguments)
