@@ -75,9 +75,24 @@ def parse_json(content: bytes) -> Any:
 
 
 def read_json_file(path: PathLike) -> Any:
-    """Reads a JSON file, as `parse_json` does; raises ValueError, without the name of the file, or OSError."""
-    with open(path, "rb") as file:
-        return parse_json(file.read(MAX_JSON_BYTES + 1))
+    """Reads a JSON file, as `parse_json` does; raises FileNotFoundError, or ValueError without the name of the file."""
+    return parse_json(read_regular_file(path, MAX_JSON_BYTES + 1))
+
+
+def read_regular_file(path: PathLike, max_bytes: int) -> bytes:
+    """Reads at most `max_bytes` of a file or of what a link points to; raises ValueError, without the name of the file,
+    if that is a folder, a device or a pipe, which might never end."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is not a regular file")
+    with os.fdopen(handle, "rb") as file:
+        return file.read(max_bytes)
 
 
 def _describe_link(path: Path) -> str:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from keras_bert.io.atomic_write import replace_folder, sync_to_disk
-from keras_bert.io.untrusted_files import parse_json, read_json_file
+from keras_bert.io.untrusted_files import MAX_JSON_BYTES, parse_json, read_json_file, read_regular_file
 from keras_bert.typing import PathLike
 
 CHECKPOINTS_NAME = "checkpoints"  # subfolder of the run directory
@@ -319,7 +319,7 @@ def _add_checksum(manifest: Mapping[str, Any]) -> str:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Reads a manifest; raises ValueError if it was changed after it was written."""
-    text = (folder / _MANIFEST_NAME).read_bytes().decode("utf-8")
+    text = read_regular_file(folder / _MANIFEST_NAME, MAX_JSON_BYTES).decode("utf-8")
     manifest = parse_json(text.encode())
     checksum = manifest.pop("sha256", None) if isinstance(manifest, dict) else None
     if checksum is None or text != _add_checksum(manifest):

@@ -30,10 +30,10 @@ def wait_for_workers(cluster: Cluster, timeout_seconds: float, devices: str = ""
     own port, which TensorFlow takes over later, and exchanges one line of JSON with every other worker. `devices`
     describes the devices of this worker, which must be the same on all.
 
-    Whatever else connects to the port is dropped with a line in the log and delays nobody: a greeting that is malformed,
-    longer than 1 MiB, slower than 5 seconds, or not signed with the `job_key`. Workers of another job have another key;
-    without a key, anybody who reaches the port can make this worker stop by greeting it with other addresses. (The key
-    protects this meeting only, not TensorFlow's own connections.)
+    Whatever else connects to the port is dropped with a line in the log and delays nobody: a greeting that is
+    malformed, longer than 1 MiB, slower than 5 seconds, or not signed with the `job_key`. Workers of another job have
+    another key; without a key, anybody who reaches the port can make this worker stop by greeting it with other
+    addresses. (The key protects this meeting only, not TensorFlow's own connections.)
 
     Raises:
         TimeoutError: If workers are missing.

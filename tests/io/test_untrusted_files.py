@@ -3,7 +3,7 @@ import os
 import pytest
 
 from keras_bert.io import untrusted_files
-from keras_bert.io.untrusted_files import open_own_file, parse_json, read_json_file
+from keras_bert.io.untrusted_files import open_own_file, parse_json, read_json_file, read_regular_file
 
 
 def test_opens_regular_files_only(tmp_path):
@@ -27,6 +27,24 @@ def test_opens_regular_files_only(tmp_path):
     assert not (tmp_path / "nothing").exists() and (tmp_path / "target").read_text() == "kept"
     with pytest.raises(FileNotFoundError):
         open_own_file(tmp_path / "none", os.O_RDONLY, "advice")
+
+
+def test_reads_no_pipe_device_or_folder(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name, problem in (
+        ("pipe", "not a regular file"),
+        ("device", "not a"),
+        (".", "not a"),
+        ("loop", "cannot be read"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            read_regular_file(tmp_path / name, 8)
+    (tmp_path / "file").write_text("0123456789")
+    assert read_regular_file(tmp_path / "file", 8) == b"01234567"
+    with pytest.raises(FileNotFoundError):
+        read_regular_file(tmp_path / "none", 8)
 
 
 def test_refuses_links_where_the_system_cannot(tmp_path, monkeypatch):

@@ -94,12 +94,12 @@ def test_writes_to_no_file_that_a_link_points_to(tmp_path):
         assert diary.read_text() == "dear diary"
         run = RunDirectory(folder, CONFIGURATION, writer=False)
         if name == "log.jsonl":
-            with pytest.raises(ValueError, match="log.jsonl is a link"):
+            with pytest.raises(ValueError, match=r"log.jsonl is a link"):
                 run.read_log()
     os.mkfifo(tmp_path / "pipe")
     (folder / "log.jsonl").unlink()
     os.rename(tmp_path / "pipe", folder / "log.jsonl")
-    with pytest.raises(ValueError, match="log.jsonl is not a regular file"):
+    with pytest.raises(ValueError, match=r"log.jsonl is not a regular file"):
         RunDirectory(folder, CONFIGURATION)
 
 

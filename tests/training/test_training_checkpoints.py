@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import random
@@ -13,6 +14,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from keras_bert.training import training_checkpoints
 from keras_bert.training.training_checkpoints import TrainingCheckpoints
 
 NEWEST = "step_00000020"
@@ -403,3 +405,31 @@ def test_rejects_a_position_from_only_some_workers(tmp_path):
 def test_rejects_invalid_arguments(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         ToyRun(tmp_path, **arguments)
+
+
+def forge(folder, state=None, names=()):
+    """Writes another state, and a manifest that has the right checksums and names other files as well."""
+    if state is not None:
+        (folder / "state.json").write_text(state)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["sha256"]
+    for name in (*manifest["files"], *names):
+        manifest["files"][name] = training_checkpoints._describe_file(folder / name)
+    (folder / "manifest.json").write_text(training_checkpoints._add_checksum(manifest))
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/hostname"])
+def test_a_manifest_names_no_files_outside_its_folder(tmp_path, name):
+    run = trained(tmp_path / "run", steps=(10,))
+    (tmp_path / "secret").write_text("secret")
+    forge(tmp_path / "run" / "step_00000010", names=[name])
+    with pytest.raises(ValueError, match=r"step_00000010: manifest.json .*is not a list of the checkpoint's own files"):
+        run.restore()
+
+
+@pytest.mark.parametrize("state", ["[]", "{", "[" * 10_000, '{"step": "3"}', '{"step": 3, "best_step": -1}', "{}"])
+def test_names_a_damaged_state(tmp_path, state):
+    run = trained(tmp_path / "run", steps=(10,))
+    forge(tmp_path / "run" / "step_00000010", state)
+    with pytest.raises(ValueError, match=r"step_00000010/state.json is damaged: .*Delete the checkpoint's folder"):
+        run.restore()
