@@ -1,0 +1,703 @@
+"""Seeded mutations of the files that the library reads, and a runner that feeds them to the readers.
+
+A reader may accept a mutated file or refuse it with the project's own error, which names the file. It must not crash,
+take longer than 10 seconds, need much more memory than the file has, raise anything else, or read or write outside the
+folder. `python -m tests.mutations --format=run_directory --number=20000` runs any number; a failure is printed with
+its number, and `--first=NUMBER --number=1` repeats it.
+
+A format is an entry of `FORMATS`: a function that writes a tiny valid file or folder, and a function that reads it.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+LIMIT_SECONDS = 10.0
+GRACE_SECONDS = 20.0  # until a worker that does not answer is ended
+# Peak memory of reading: three times the files, and what building a small model or importing a library takes.
+MEMORY_FACTOR, BASE_BYTES = 3, 256 << 20
+ADDRESS_SPACE_BYTES = 6 << 30  # beyond what the worker has before it reads: protects the machine
+SECRET = "the secret of somebody else"
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of files: how a valid example is made below a folder, and how it is read."""
+
+    make: Callable[[Path], Path]  # writes the files into the folder, and returns the path to read
+    read: Callable[[Path], Any]
+    errors: tuple[type[Exception], ...] = (ValueError, FileNotFoundError)
+    follows_links: bool = False  # whether a link in the folder may be read, as in the cache of a hub
+
+
+# === Formats ===
+
+
+def make_hugging_face(folder: Path) -> Path:
+    from tests.weights.conftest import HuggingFaceFolder
+
+    path = HuggingFaceFolder(folder / "model").with_classifier().write()
+    (path / "tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": null}')
+    return path
+
+
+def make_shards(folder: Path) -> Path:
+    from safetensors.numpy import load_file, save_file
+
+    path = make_hugging_face(folder)
+    tensors, shards = load_file(path / "model.safetensors"), {}
+    (path / "model.safetensors").unlink()
+    for number, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2]), 1):
+        shards |= dict.fromkeys(names, f"model-{number:05d}-of-00002.safetensors")
+        save_file({name: tensors[name] for name in names}, path / shards[names[0]])
+    (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    return path
+
+
+def make_tf1_checkpoint(folder: Path) -> Path:
+    import numpy as np
+    import tensorflow as tf
+
+    from keras_bert.weights.layout import expected_encoder_shapes
+    from keras_bert.weights.variable_map import map_encoder
+    from tests.weights.conftest import SIZES
+
+    path, shapes = folder / "model", expected_encoder_shapes(SIZES)
+    path.mkdir()
+    variables = map_encoder(SIZES["num_hidden_layers"], lambda name: f"bert/{name}", kernels_transposed=False)
+    tensors = {
+        name: np.ones(shape, np.float32)
+        for variable, stored in variables.items()
+        for name, shape in stored.file_shapes(shapes[variable]).items()
+    }
+    values = [tf.constant(tensor) for tensor in tensors.values()]
+    tf.raw_ops.SaveV2(
+        prefix=str(path / "bert_model.ckpt"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=values,
+    )
+    (path / "bert_config.json").write_text(json.dumps({**SIZES, "hidden_act": "gelu"}))
+    (path / "vocab.txt").write_text("".join(f"word{index}\n" for index in range(SIZES["vocab_size"])))
+    (path / "checkpoint").write_text('model_checkpoint_path: "bert_model.ckpt"\n')
+    return path
+
+
+def read_weights(path: Path) -> Any:
+    from keras_bert.weights.checkpoint_reader import read_checkpoint
+
+    return read_checkpoint(path)
+
+
+def make_keras_archive(folder: Path) -> Path:
+    from tests.toys import toy_classifier
+
+    path = folder / "classifier.keras"
+    toy_classifier().save(path)
+    return path
+
+
+def read_keras_archive(path: Path) -> Any:
+    import keras
+
+    from keras_bert.models.keras_archive import load_model
+
+    try:
+        return load_model(path)
+    finally:
+        keras.backend.clear_session()
+
+
+def make_run_directory(folder: Path) -> Path:
+    from keras_bert.io.atomic_write import write_json
+    from keras_bert.training.run_dir import RunDirectory
+
+    run = RunDirectory(folder / "run", {"epochs": 2.0, "seed": 1, "learning_rate": [5e-5], "data": {"rows": 9}})
+    for step in range(3):
+        run.log({"event": "train", "step": step, "loss": 0.5})
+    best = {"folder": "trials/1", "learning_rate": 5e-5, "seed": 1, "score": 0.5, "metrics": {"dev/accuracy": 0.5}}
+    write_json(run.path / "results.json", {"best": best, "trials": [best], "score": "dev/accuracy"})
+    checkpoints, state = _checkpoints(run.path), {"best_step": None}
+    for step in (1, 2):
+        checkpoints.save(None, {**state, "step": step})
+    run.close()
+    return run.path
+
+
+def read_run_directory(path: Path) -> Any:
+    from keras_bert.finetuning.fine_tuner import saved_recipe
+    from keras_bert.finetuning.run_models import best_model, saved_results
+    from keras_bert.training.run_dir import RunDirectory, read_configuration
+
+    configuration = read_configuration(path)
+    run = RunDirectory(path, configuration)
+    try:
+        run.log({"event": "resumed", "step": 3})
+        run.read_log()
+        _checkpoints(path).restore(None)
+        return best_model(path), saved_results(path, None), saved_recipe(path, None)
+    finally:
+        run.close()
+
+
+def _checkpoints(path: Path) -> Any:
+    import types
+
+    import tensorflow as tf
+
+    from keras_bert.training.training_checkpoints import TrainingCheckpoints
+
+    variables = [types.SimpleNamespace(value=tf.Variable([1.0, 2.0])) for _ in range(2)]
+    parts = (types.SimpleNamespace(variables=variables[:1]), types.SimpleNamespace(variables=variables[1:]))
+    return TrainingCheckpoints(path / "checkpoints", *parts)
+
+
+def make_vocabulary(folder: Path) -> Path:
+    from tests.toys import VOCABULARY
+
+    path = folder / "vocab.txt"
+    path.write_text("\n".join(VOCABULARY) + "\n")
+    return path
+
+
+def read_vocabulary(path: Path) -> Any:
+    from keras_bert.text.tokenizer import BertTokenizer
+
+    tokenizer = BertTokenizer(path, lower_case=True)
+    return tokenizer.tokenize_with_offsets(["a lovely film, really", "[MASK] \u00e9"])
+
+
+def make_bert_config(folder: Path) -> Path:
+    from tests.weights.conftest import SIZES
+
+    path = folder / "bert_config.json"
+    path.write_text(json.dumps({**SIZES, "hidden_act": "gelu", "initializer_range": 0.02}))
+    return path
+
+
+def read_bert_config(path: Path) -> Any:
+    from keras_bert.weights.google_bert import read_bert_config
+
+    return read_bert_config(path)
+
+
+def make_anything(folder: Path) -> Path:
+    path = folder / "anything"
+    path.write_bytes(bytes(1000))
+    return path
+
+
+def misbehave(path: Path) -> Any:
+    """Does, depending on the file, everything that a reader must not do; accepts the valid one. For the tests."""
+    content = path.read_bytes()
+    action = sum(content) % 6 if content != bytes(1000) else 0
+    if action == 1:
+        os.abort()
+    if action == 2:
+        raise TypeError(f"{path} is another type")
+    if action == 3:
+        raise ValueError("something is wrong with some file")
+    if action == 4:
+        (path.parent.parent / "outside" / "new").write_text("written")
+    if action == 5:
+        return len(b"x" * (400 << 20))
+    if content != bytes(1000):
+        raise ValueError(f"{path} is not valid")
+    return None
+
+
+MISBEHAVING = "misbehaving"  # not one of ours
+FORMATS = {
+    "bert_config": Format(make_bert_config, read_bert_config, follows_links=True),
+    "keras_archive": Format(make_keras_archive, read_keras_archive, follows_links=True),
+    MISBEHAVING: Format(make_anything, misbehave),
+    "run_directory": Format(
+        make_run_directory, read_run_directory, (ValueError, FileNotFoundError, FileExistsError), follows_links=True
+    ),
+    "safetensors": Format(make_hugging_face, read_weights, follows_links=True),
+    "safetensors_shards": Format(make_shards, read_weights, follows_links=True),
+    "tf1_checkpoint": Format(make_tf1_checkpoint, read_weights, follows_links=True),
+    "vocabulary": Format(make_vocabulary, read_vocabulary, follows_links=True),
+}
+
+
+# === Mutations ===
+
+Files = dict[str, bytes]
+EXTREMES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 40, (1 << 63) - 1, 1 << 63)
+PATHS = (
+    "../outside/secret",
+    "../../outside/secret",
+    "/etc/hostname",
+    "..",
+    "/",
+    "",
+    ".",
+    "a/../../outside/secret",
+    "\0",
+)
+
+
+def deep(depth: int) -> Any:
+    """A list in a list in a list ..., as text, because Python cannot write it."""
+    return RawJson("[" * depth + "]" * depth)
+
+
+class RawJson(str):
+    """JSON that is written as it is."""
+
+
+def hostile_value(value: Any, choose: random.Random) -> Any:
+    """Returns a value to stand where another one stood in a JSON file."""
+    shapes: list[Any] = [[1 << 40, 1 << 40], [-1], [-4, -3], [0], [1 << 63], [], [2] * 2000, [3.5], ["4"], [True]]
+    numbers: list[Any] = [-1, 0, 1 << 31, 1 << 40, 1 << 63, RawJson("9" * 400), RawJson("9" * 5000), RawJson("1e999")]
+    numbers += [0.5, True, RawJson("NaN"), RawJson("-Infinity"), 100_000_000]
+    others: list[Any] = [None, "", "x", [], {}, [[]], {"": {}}, "\ud800", "\u0000", "x" * 100_000, [None] * 1000]
+    others += [deep(50), deep(2000), deep(100_000), choose.choice(PATHS), choose.choice(PATHS)]
+    if isinstance(value, list) and choose.random() < 0.5:
+        return choose.choice(shapes)
+    if isinstance(value, (int, float)) and choose.random() < 0.6:
+        return choose.choice([value + 1, -value, value * 1000, *numbers])
+    if isinstance(value, str) and choose.random() < 0.4:
+        return choose.choice(PATHS)
+    return choose.choice([*shapes, *numbers, *others])
+
+
+def write_json_text(value: Any) -> str:
+    """Writes JSON with `RawJson` as it is, and pairs of a list of tuples as an object with repeated names."""
+    if isinstance(value, RawJson):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)}: {write_json_text(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(write_json_text, value)) + "]"
+    return json.dumps(value)
+
+
+def mutate_json(content: bytes, choose: random.Random) -> bytes | None:
+    """Changes one or several values, names or members of a JSON text; None if it is none."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return None
+    if not isinstance(value, (dict, list)):
+        return write_json_text(hostile_value(value, choose)).encode()
+    for _ in range(choose.choice((1, 1, 1, 2, 4))):
+        parent: Any = value
+        while True:
+            keys = list(parent) if isinstance(parent, dict) else range(len(parent))
+            if not keys:
+                break
+            key = choose.choice(list(keys))
+            child = parent[key]
+            if isinstance(child, (dict, list)) and not isinstance(child, RawJson) and child and choose.random() < 0.7:
+                parent = child
+                continue
+            action = choose.random()
+            if action < 0.15:
+                del parent[key]
+            elif action < 0.25 and isinstance(parent, dict):
+                parent[choose.choice(["", "x", *PATHS, "__proto__", key + "0"])] = parent.pop(key)
+            elif action < 0.3 and isinstance(parent, dict):
+                # The same name twice.
+                parent[key] = RawJson(f"{write_json_text(child)}, {json.dumps(key)}: {write_json_text(child)}")
+            else:
+                parent[key] = hostile_value(child, choose)
+            break
+    return write_json_text(value).encode("utf-8", "surrogatepass")
+
+
+def mutate_json_lines(content: bytes, choose: random.Random) -> bytes | None:
+    lines = content.split(b"\n")
+    number = choose.randrange(len(lines))
+    changed = mutate_json(lines[number], choose)
+    if changed is None:
+        return None
+    lines[number] = changed
+    return b"\n".join(lines)
+
+
+def mutate_safetensors(content: bytes, choose: random.Random) -> bytes | None:
+    """Changes the table of contents of a safetensors file, and writes its length correctly, or not."""
+    length = int.from_bytes(content[:8], "little")
+    header = mutate_json(content[8 : 8 + length], choose) if 8 < length < len(content) else None
+    if header is None:
+        return None
+    stated = len(header) if choose.random() < 0.9 else choose.choice(EXTREMES)
+    return min(stated, (1 << 64) - 1).to_bytes(8, "little") + header + content[8 + length :]
+
+
+def mutate_zip(content: bytes, choose: random.Random) -> bytes | None:
+    """Changes a member of a zip archive, or its name, or how it is stored."""
+    if not content.startswith(b"PK\x03\x04"):
+        return None
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    number = choose.randrange(len(members))
+    name, data = members[number]
+    action, compression = choose.random(), zipfile.ZIP_STORED
+    if action < 0.7:
+        members[number] = (name, mutate_bytes(data, choose))
+    elif action < 0.75:
+        members[number] = (choose.choice([*PATHS[:6], name.upper(), name + "\0x"]) or "x", data)
+    elif action < 0.8:
+        members.append(choose.choice([(name, data), (choose.choice(PATHS[:3]), b"x"), ("assets/x", b"x")]))
+    elif action < 0.85:
+        del members[number]
+    elif action < 0.9:
+        members[number], compression = (name, data + b" " * (200 << 20)), zipfile.ZIP_DEFLATED
+    else:
+        compression = zipfile.ZIP_DEFLATED
+    file = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "w", compression) as archive:
+        warnings.simplefilter("ignore")  # of a repeated name
+        for name, data in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = compression
+            if action > 0.97:
+                info.external_attr = 0o120777 << 16  # a link
+            archive.writestr(info, data)
+    return file.getvalue()
+
+
+def mutate_raw(content: bytes, choose: random.Random) -> bytes:
+    """Flips bits, cuts, repeats or removes parts, or writes extreme numbers, as in a field of a length."""
+    data = bytearray(content)
+    action = choose.random()
+    # Headers are at the beginning, and indexes at the end.
+    near = choose.choice((64, 1024, len(data)))
+    position = choose.randrange(min(near, len(data)) or 1)
+    if choose.random() < 0.25:
+        position = max(len(data) - 1 - position, 0)
+    if action < 0.3 and data:
+        for _ in range(choose.choice((1, 1, 2, 8, 64))):
+            data[choose.randrange(min(near, len(data)))] ^= 1 << choose.randrange(8)
+    elif action < 0.45:
+        del data[position:]
+    elif action < 0.7:
+        size = choose.choice((1, 2, 4, 8))
+        number = choose.choice((*EXTREMES, len(data), len(data) + 1)) & ((1 << 8 * size) - 1)
+        data[position : position + size] = number.to_bytes(size, choose.choice(("little", "big")))
+    elif action < 0.8:
+        data += choose.choice((b"\0", b"\n", b"\xff", choose.randbytes(8))) * choose.choice((1, 7, 4096))
+    elif action < 0.9:
+        end = position + choose.choice((1, 8, 100, len(data)))
+        data[position:position] = data[position:end] * choose.choice((1, 1, 50))
+    else:
+        del data[position : position + choose.choice((1, 4, 8, 100))]
+    return bytes(data)
+
+
+def mutate_bytes(content: bytes, choose: random.Random) -> bytes:
+    """Changes the contents of a file, with its format in mind or without."""
+    if choose.random() < 0.65:
+        for mutate in (mutate_zip, mutate_safetensors, mutate_json, mutate_json_lines):
+            with contextlib.suppress(ValueError, UnicodeDecodeError):
+                changed = mutate(content, choose)
+                if changed is not None:
+                    return changed
+    return mutate_raw(content, choose)
+
+
+def mutate_folder(folder: Path, choose: random.Random, outside: Path) -> str:
+    """Changes the files below a folder in place, and returns what was done."""
+    done = []
+    for _ in range(choose.choice((1, 1, 1, 2))):
+        files = sorted(file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+        if not files:
+            break
+        file = choose.choice(files)
+        name, action = file.relative_to(folder), choose.random()
+        if action < 0.85:
+            file.write_bytes(mutate_bytes(file.read_bytes(), choose))
+            done.append(f"changed {name}")
+        elif action < 0.88:
+            file.unlink()
+            done.append(f"deleted {name}")
+        elif action < 0.94:
+            targets = [
+                str(outside / "secret"),
+                os.path.relpath(outside / "secret", file.parent),
+                "/dev/zero",
+                file.name,
+            ]
+            target = choose.choice([*targets, str(outside), str(choose.choice(files))])
+            file.unlink()
+            file.symlink_to(target)
+            done.append(f"{name} is a link to {target}")
+        elif action < 0.96:
+            file.unlink()
+            file.mkdir()
+            done.append(f"{name} is a folder")
+        elif action < 0.98:
+            other = choose.choice(files)
+            file.write_bytes(other.read_bytes())
+            done.append(f"{name} has the contents of {other.relative_to(folder)}")
+        else:
+            file.unlink()
+            os.mkfifo(file)
+            done.append(f"{name} is a pipe")
+    return "; ".join(done)
+
+
+# === A worker, which reads one mutation after the other ===
+
+
+class Worker:
+    """Reads mutations of one format in this process."""
+
+    def __init__(self, name: str, folder: Path):
+        self.format = FORMATS[name]
+        self.name = name
+        self.folder = folder
+        self.opened: list[str] = []  # files outside the folder that Python opened during a reading
+        self.notes_opens = False
+        for part in ("outside", "cwd", "valid"):
+            (folder / part).mkdir()
+        (folder / "outside" / "secret").write_text(SECRET)
+        os.chdir(folder / "cwd")
+        with _hidden_output():
+            self.valid = self.format.make(folder / "valid")
+            shutil.copytree(folder / "valid", folder / "first", symlinks=True)
+            self.format.read(folder / "first" / self.valid.name)  # a valid file is accepted, and libraries are loaded
+        shutil.rmtree(folder / "first")
+        self.before = self._snapshot()
+        sys.addaudithook(self._note_open)
+
+    def run(self, number: int) -> dict[str, Any]:
+        """Reads a mutation, and returns what happened: `problem` is None unless it must not."""
+        choose = random.Random(f"{self.name} {number}")
+        work = self.folder / f"mutation_{number}"
+        shutil.copytree(self.folder / "valid", work, symlinks=True)
+        change = mutate_folder(work, choose, self.folder / "outside")
+        path = work / self.valid.name
+        size = sum(file.lstat().st_size for file in work.rglob("*"))
+        self.opened.clear()
+        started, peak, self.notes_opens = time.monotonic(), _PeakMemory(), True
+        error: BaseException | None = None
+        with _hidden_output(), _limited_address_space():
+            try:
+                self.format.read(path)
+            except BaseException as caught:
+                error = caught
+        seconds, used, self.notes_opens = time.monotonic() - started, peak.used(), False
+        shutil.rmtree(work)
+        problem = None
+        if error is not None and not isinstance(error, self.format.errors):
+            problem = f"raised {type(error).__name__}: {str(error)[:300]}"
+        elif error is not None and not (str(work) in str(error) or path.name in str(error)):
+            problem = f"raised {type(error).__name__} without the name of the file: {str(error)[:300]}"
+        elif seconds > LIMIT_SECONDS:
+            problem = f"took {seconds:.1f} seconds"
+        elif used > MEMORY_FACTOR * size + BASE_BYTES:
+            problem = f"needed {used >> 20} MiB for files of {size} bytes"
+        elif self._snapshot() != self.before:
+            problem = "wrote outside the folder"
+            self.before = self._snapshot()
+        elif self.opened and not self.format.follows_links:
+            problem = f"read {self.opened[0]}"
+        outcome = "accepted" if error is None else f"refused: {type(error).__name__}"
+        return {"number": number, "change": change, "outcome": outcome, "seconds": seconds, "problem": problem}
+
+    def _snapshot(self) -> dict[str, str]:
+        files = [self.folder, *self.folder.rglob("*")]
+        return {
+            str(file): hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+            for file in files
+            if not file.is_relative_to(self.folder / "valid")
+        }
+
+    def _note_open(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.notes_opens and event == "open" and isinstance(arguments[0], (str, os.PathLike)):
+            name = os.path.realpath(arguments[0])
+            if name.startswith(str(self.folder / "outside")) or name == "/etc/hostname":
+                self.opened.append(name)
+
+
+@contextlib.contextmanager
+def _hidden_output() -> Iterator[None]:
+    """Discards the output of the block, and warnings."""
+    with (
+        open(os.devnull, "w") as null,
+        contextlib.redirect_stdout(null),
+        contextlib.redirect_stderr(null),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _limited_address_space() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ADDRESS_SPACE_BYTES, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+class _PeakMemory:
+    """The growth of the resident memory of this process, at its peak."""
+
+    def __init__(self) -> None:
+        with contextlib.suppress(OSError):  # the peak is then that of the whole life of the process
+            Path("/proc/self/clear_refs").write_text("5")
+        self._before = max(_memory("VmRSS"), 0 if self._can_reset() else _memory("VmHWM"))
+
+    @staticmethod
+    def _can_reset() -> bool:
+        return os.access("/proc/self/clear_refs", os.W_OK)
+
+    def used(self) -> int:
+        return max(_memory("VmHWM") - self._before, 0)
+
+
+def _memory(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _work(name: str) -> None:
+    """Reads numbers from the standard input, and writes what happened to each to the standard output."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            worker = Worker(name, Path(folder).resolve())
+        except BaseException as error:
+            print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), file=answers, flush=True)
+            raise
+        print(json.dumps({"ready": True}), file=answers, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(worker.run(int(line))), file=answers, flush=True)
+        os.chdir("/")
+
+
+# === The runner ===
+
+
+class _Process:
+    """A process that reads mutations, and is replaced when it crashes or hangs."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._start()
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "tests.mutations", "--worker", f"--format={self.name}"]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        answer = self._receive(300)
+        if not answer or "failed" in answer:
+            self.close()
+            raise RuntimeError(f"the valid example of {self.name} is not accepted: {answer}")
+
+    def run(self, number: int) -> dict[str, Any]:
+        self.process.stdin.write(f"{number}\n")
+        answer = self._receive(LIMIT_SECONDS + GRACE_SECONDS)
+        if answer is None:
+            hangs = self.process.poll() is None
+            self.close()
+            status = self.process.returncode
+            self._start()
+            problem = f"took more than {LIMIT_SECONDS:g} seconds" if hangs else f"ended the process with {status}"
+            return {"number": number, "change": "", "outcome": "lost", "seconds": 0.0, "problem": problem}
+        return answer
+
+    def _receive(self, seconds: float) -> dict[str, Any] | None:
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if ready else ""
+        if ready and not line:
+            self.process.wait()
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def run_mutations(name: str, number: int, first: int = 0, processes: int = 1) -> list[dict[str, Any]]:
+    """Reads mutations of a format in several processes, and returns what happened to each, in order."""
+    local, all_processes = threading.local(), []
+
+    def run(mutation: int) -> dict[str, Any]:
+        if not hasattr(local, "process"):
+            local.process = _Process(name)
+            all_processes.append(local.process)
+        return local.process.run(mutation)
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(processes) as pool:
+            return list(pool.map(run, range(first, first + number)))
+    finally:
+        for process in all_processes:
+            process.close()
+
+
+def assert_reads_mutations(name: str, number: int = 500) -> None:
+    """Fails, naming the first mutations, if a reader does with any of them what it must not."""
+    problems = [result for result in run_mutations(name, number) if result["problem"]]
+    lines = [f"{result['number']} ({result['change']}): {result['problem']}" for result in problems[:20]]
+    assert not problems, f"{len(problems)} of {number} mutations of {name}:\n" + "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--format", choices=sorted(FORMATS), required=True)
+    parser.add_argument("--number", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        _work(arguments.format)
+        return 0
+    started = time.monotonic()
+    results = run_mutations(arguments.format, arguments.number, arguments.first, arguments.processes)
+    counts = collections.Counter(result["outcome"] for result in results)
+    slowest = max(results, key=lambda result: result["seconds"])
+    print(f"{arguments.format}: {len(results)} mutations in {time.monotonic() - started:.0f} s; {dict(counts)}")
+    print(f"slowest: {slowest['seconds']:.2f} s, number {slowest['number']} ({slowest['change']})")
+    problems = [result for result in results if result["problem"]]
+    for result in problems[:50]:
+        print(f"  {result['number']} ({result['change']}): {result['problem']}")
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
