@@ -79,7 +79,7 @@ ENCODER = ("encoder", "config")
         (("preprocessor", "sequence_length"), 1 << 60, "beyond the encoder's 32 positions"),
         (("preprocessor",), [], "configuration of a BertClassifier cannot be used"),
         ((*TOKENIZER, "lower_case"), "yes", "lower_case must be True or False"),
-        (("dropout",), "x", "x"),
+        (("dropout",), "x", "configuration of a BertClassifier cannot be used"),
         (("surprise",), 1, "surprise"),
     ],
 )
