@@ -248,10 +248,12 @@ class BertClassifier(BertHead):
 
         def signatures(served: Any) -> Any:
             def from_windows(texts: Any) -> Any:
+                assert preprocessor is not None
                 ids, num_windows, is_cut = preprocessor.with_window_counts(texts)
                 return {**_serving_answers(served, served(ids)), "num_windows": num_windows, "truncated": is_cut}
 
-            from_texts = from_windows if preprocessor.long_texts == _WINDOWS else None
+            has_windows = preprocessor is not None and preprocessor.long_texts == _WINDOWS
+            from_texts = from_windows if has_windows else None
             return text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids)), from_texts)
 
         return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})

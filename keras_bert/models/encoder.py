@@ -449,8 +449,8 @@ class BertEncoder(FromPreset, keras.Model):
         """
         with checked_config(cls.__name__):
             check_layers(config.get("num_hidden_layers"))
-            sizes = [config.get(name) for name in SIZE_NAMES]
-            if all(type(size) is int for size in sizes):  # others are refused by the constructor
+            sizes = [size for name in SIZE_NAMES if type(size := config.get(name)) is int]
+            if len(sizes) == len(SIZE_NAMES):  # others are refused by the constructor
                 check_parameters("an encoder", _count_parameters(*sizes), config.get("dtype"))
             return cls(**config)
 

@@ -21,7 +21,8 @@ from absl import logging
 from keras_bert.io.atomic_write import atomic_text_file, write_json
 from keras_bert.typing import PathLike
 from keras_bert.weights.bert_config import read_json
-from keras_bert.weights.hugging_face import CONFIG_NAME, MODEL_TYPE, OWN_MODEL_TYPE, TOKENIZER_CONFIG_NAME
+from keras_bert.weights.hugging_face import CONFIG_NAME, MODEL_TYPE, OWN_MODEL_TYPE
+from keras_bert.weights.hugging_face_tokenizer import TOKENIZER_CONFIG_NAME
 from keras_bert.weights.preset_table import PRESETS
 
 SCHEME = "hf://"

@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from keras_bert.text.vocabulary import load_vocabulary
 from keras_bert.weights.bert_config import find_vocabulary
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.folder_paths import member_path
@@ -66,13 +65,21 @@ def read(path: Path) -> Checkpoint:
         try:
             checkpoint = _read_folder(_unpack(path, Path(unpacked)))
             vocabulary = checkpoint.vocabulary
-            wordpieces = tuple(load_vocabulary(vocabulary)) if isinstance(vocabulary, Path) else None
+            wordpieces = _read_lines(vocabulary) if isinstance(vocabulary, Path) else None
         except (ValueError, FileNotFoundError) as error:
             # The folder is gone when the message is read.
             message = str(error).replace(unpacked, str(path))
             kind = ValueError if isinstance(error, ValueError) else FileNotFoundError
             raise kind(message if str(path) in message else f"{path}: {message}") from error
     return dataclasses.replace(checkpoint, path=path, vocabulary=wordpieces)
+
+
+def _read_lines(file: Path) -> tuple[str, ...]:
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not UTF-8 ({error}). Fetch the model again.") from error
+    return tuple(line.strip() for line in text.removesuffix("\n").split("\n"))
 
 
 def _read_folder(folder: Path) -> Checkpoint:
