@@ -16,7 +16,7 @@ from keras_bert.weights.assignment_report import AssignmentReport, report_assign
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.checkpoint_reader import read_checkpoint
 from keras_bert.weights.conversion import encoder_name
-from keras_bert.weights.encoder_kinds import BERT
+from keras_bert.weights.encoder_kinds import BERT, EncoderKind
 from keras_bert.weights.google_bert_writer import write_google_bert
 from keras_bert.weights.hub import check_repository, push_folder
 from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings
@@ -24,7 +24,7 @@ from keras_bert.weights.hugging_face_writer import write_hugging_face
 from keras_bert.weights.keras_hub_writer import write_keras_hub
 from keras_bert.weights.model_card import write_model_card
 from keras_bert.weights.preset_names import find_repository, resolve_preset
-from keras_bert.weights.sentence_transformers import EmbeddingSettings
+from keras_bert.weights.sentence_transformers import EmbeddingSettings, read_embedding_settings
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
@@ -186,6 +186,35 @@ def write_checkpoint(
     embeddings, which only a Hugging Face folder holds. Only keras_bert can read the folder if the encoder is not a
     bidirectional BERT.
     """
+    arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
+    arrays = {name: np.asarray(variable) for name, variable in variables.items()}
+    return _write(path, format, tokenizer, head, arguments, arrays, dtype, encoder.encoder_kind())
+
+
+def convert_checkpoint(source: PathLike, path: PathLike, format: str = "hugging_face", dtype: str = "float32") -> Path:
+    """Converts a checkpoint, with its heads and its tokenizer, to another format; its weights are copied.
+
+    `source` is what `from_preset` takes; `path` must not exist. Raises ValueError for what the format cannot hold.
+    """
+    checkpoint = read_checkpoint(resolve_preset(source))
+    head: Mapping[str, Any] | EmbeddingSettings | None = checkpoint.classifier_arguments
+    if head is None and format == "hugging_face":
+        head = read_embedding_settings(checkpoint.path.parent, checkpoint.encoder_arguments["hidden_size"])
+    tokenizer = None if checkpoint.vocabulary is None else load_tokenizer(checkpoint)
+    arguments, kind = checkpoint.encoder_arguments, checkpoint.encoder_kind
+    return _write(path, format, tokenizer, head, arguments, checkpoint.arrays, dtype, kind)
+
+
+def _write(
+    path: PathLike,
+    format: str,
+    tokenizer: BertTokenizer | None,
+    head: Mapping[str, Any] | EmbeddingSettings | None,
+    arguments: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    dtype: str,
+    kind: EncoderKind,
+) -> Path:
     if format not in WRITERS:
         raise ValueError(f"format must be one of {list(WRITERS)}; got {format!r}")
     settings = None
@@ -193,9 +222,6 @@ def write_checkpoint(
         settings = TokenizerSettings(
             tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents, tokenizer.max_characters_per_word
         )
-    arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
-    arrays = {name: np.asarray(variable) for name, variable in variables.items()}
-    kind = encoder.encoder_kind()
     if isinstance(head, EmbeddingSettings):
         embedding = {"embedding": head} if format == "hugging_face" else {}
         return WRITERS[format](path, arguments, arrays, None, settings, dtype, kind, **embedding)

@@ -32,8 +32,8 @@ def resolve_preset(name: PathLike, tokenizer_only: bool = False) -> Path:
     """Returns the folder of a model; downloads it if it is on the Hugging Face Hub and not in the cache.
 
     `name` is a preset's, one of `keras_bert.list_presets()`; `hf://owner/name` or `hf://owner/name@revision`, a model
-    on the hub; or the path of a folder. With `tokenizer_only` only the files of the tokenizer are downloaded. Raises
-    ValueError if the name is unknown, and otherwise the errors of `keras_bert.weights.hub.download`.
+    on the hub; or the path of a folder or file. With `tokenizer_only` only the files of the tokenizer are downloaded.
+    Raises ValueError if the name is unknown, and otherwise the errors of `keras_bert.weights.hub.download`.
     """
     preset = PRESETS.get(str(name))
     if preset is not None and preset.source == BUNDLED:
@@ -46,7 +46,7 @@ def resolve_preset(name: PathLike, tokenizer_only: bool = False) -> Path:
     if str(name).startswith(SCHEME):
         return download(parse_address(str(name)), tokenizer_only)
     path = Path(name)
-    if path.exists():
+    if path.exists() or path.with_name(f"{path.name}.index").is_file():  # the prefix of a checkpoint of TensorFlow
         return path
     names = {preset.repository or key: key for key, preset in PRESETS.items()} | {key: key for key in PRESETS}
     names = {_simplify(key): value for key, value in names.items()}
