@@ -73,7 +73,7 @@ def write_hugging_face(
     The folder contains `config.json` and `model.safetensors`; with a tokenizer `vocab.txt`, `tokenizer.json` and
     `tokenizer_config.json`; and with `embedding`, for an encoder without a head, what sentence-transformers needs.
     transformers, sentence-transformers and text-embeddings-inference open it. Their tokenizer differs from ours in what
-    docs/hugging_face.md lists, such as `[SEP]` in a text, which is a special token there.
+    docs/checkpoints.md lists, such as `[SEP]` in a text, which is a special token there.
 
     `arrays` are our variables by path: the encoder's, without a pooler unless a head needs it, and those of one head.
     `classifier_arguments` are those of a `Checkpoint`; labels without names are called `LABEL_0`, `LABEL_1`, ...
