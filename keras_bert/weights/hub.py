@@ -29,8 +29,14 @@ SCHEME = "hf://"
 DEFAULT_REVISION = "main"
 MODEL_CARD_NAME = "README.md"
 # The files of weights in the order of preference: the first that a repository has is downloaded.
-SHARD_INDEX = "model.safetensors.index.json"
-WEIGHT_NAMES = ("model.safetensors", SHARD_INDEX, "pytorch_model.bin", "tf_model.h5")
+_INDEX_SUFFIX = ".index.json"  # of a file that lists shards
+WEIGHT_NAMES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "tf_model.h5",
+)
 _VOCABULARY_NAMES = ("vocab.txt", "tokenizer.json", "assets/tokenizer/vocabulary.txt")
 _TOKENIZER_NAMES = (TOKENIZER_CONFIG_NAME, *_VOCABULARY_NAMES)
 # How a sentence encoder makes a vector of the vectors of the tokens.
@@ -95,8 +101,9 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
     """Downloads what is needed of a model, unless the cache has it, and returns the folder of the cache.
 
     These files are needed, as far as they exist: the configuration; `vocab.txt` and `tokenizer.json`; what describes
-    the pooling of a sentence encoder; and the first of `model.safetensors`, its shards, `pytorch_model.bin` and
-    `tf_model.h5`, or the weights of a keras-hub preset. With `tokenizer_only` only those of the tokenizer are.
+    the pooling of a sentence encoder; and the first of `model.safetensors`, its shards, `pytorch_model.bin`, its
+    shards and `tf_model.h5`, or the weights of a keras-hub preset. With `tokenizer_only`, only the files of the
+    tokenizer are.
 
     A branch or tag stays at the commit that was downloaded first. `refresh` asks the hub for a newer one, and compares
     the hashes of all files again; it fails without a network. Without it, files are then also taken from a cache that
@@ -351,17 +358,17 @@ def _is_keras_hub_bert(config: Mapping[str, Any], source: str) -> bool:
 
 def _find_weights(names: Collection[str], read: Callable[[str], Mapping[str, Any]], source: str) -> list[str]:
     first = next((name for name in WEIGHT_NAMES if name in names), None)
-    if first != SHARD_INDEX:
+    if first is None or not first.endswith(_INDEX_SUFFIX):
         return [] if first is None else [first]
-    shards = read(SHARD_INDEX).get("weight_map")
+    shards = read(first).get("weight_map")
     stated = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
     missing = sorted(name for name in stated if name not in names or not _SHARD.fullmatch(name))
     if not stated or missing:
         raise FileNotFoundError(
-            f"{source}: {SHARD_INDEX} names {f'{_shorten(missing)}, which are missing' if missing else 'no shards'}; "
+            f"{source}: {first} names {f'{_shorten(missing)}, which are missing' if missing else 'no shards'}; "
             f"its files are {_shorten(names)}. Tell its author, or pass another revision."
         )
-    return [SHARD_INDEX, *sorted(stated)]
+    return [first, *sorted(stated)]
 
 
 def _is_text(value: Any) -> bool:
