@@ -66,28 +66,24 @@ def _make(
     size: _Size,
     description: str,
     repository: str | None,
-    language: str = "en",
-    license: str = "Apache-2.0",
     has_heads: bool = False,
     dtype: str = "float32",
-    format: str = "model.safetensors",
-    source: str = HUB,
+    **fields: str,
 ) -> Preset:
+    """Makes a preset; `fields` replace the defaults of those that are the same for most."""
+    defaults = {"language": "en", "license": "Apache-2.0", "format": "model.safetensors", "source": HUB}
     stored = size.count_encoder() + (size.count_heads() if has_heads else 0)
     return Preset(
         name=name,
         description=description,
-        language=language,
-        license=license,
         num_hidden_layers=size.num_hidden_layers,
         hidden_size=size.hidden_size,
         num_attention_heads=size.num_attention_heads,
         vocab_size=size.vocab_size,
         parameters=size.count_encoder(),
         download_size=stored * _BYTES_PER_VALUE[dtype],
-        format=format,
-        source=source,
         repository=repository,
+        **{**defaults, **fields},
     )
 
 
@@ -146,8 +142,8 @@ def _make_google() -> Iterator[Preset]:
             size,
             f"Google's BERT: {description}",
             f"google-bert/bert-{repository}",
-            language,
             has_heads=True,
+            language=language,
         )
     for layers in (2, 4, 6, 8, 10, 12):
         for hidden in (128, 256, 512, 768):
