@@ -26,6 +26,7 @@ FOREIGN_FLAGS = {
     "Apache Beam": "flink_job_server_jar spark",
     "Slurm, up to the first hyphen of a name": "cpus gpus job nodes ntasks open requeue signal time",
     "Docker, pip and absl": "mount rm no help",
+    "tests.mutations": "format number",
 }
 # Names of other libraries.
 FOREIGN_NAMES = ("BertForPreTraining", "BertNormalizer", "BertPreTokenizer", "BertProcessing")
