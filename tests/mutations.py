@@ -366,7 +366,7 @@ def mutate_zip(content: bytes, choose: random.Random) -> bytes | None:
     elif action < 0.85:
         del members[number]
     elif action < 0.9:
-        members[number], compression = (name, data + b" " * (200 << 20)), zipfile.ZIP_DEFLATED
+        members[number], compression = (name, data + b" " * (50 << 20)), zipfile.ZIP_DEFLATED
     else:
         compression = zipfile.ZIP_DEFLATED
     file = io.BytesIO()
