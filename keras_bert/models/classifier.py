@@ -244,7 +244,7 @@ class BertClassifier(BertHead):
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
-        preprocessor = None if self.preprocessor is None else _with_max_windows(self.preprocessor, max_windows)
+        preprocessor: Any = None if self.preprocessor is None else _with_max_windows(self.preprocessor, max_windows)
 
         def signatures(served: Any) -> Any:
             def from_windows(texts: Any) -> Any:
