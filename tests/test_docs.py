@@ -29,7 +29,14 @@ FOREIGN_FLAGS = {
     "tests.mutations": "format number",
 }
 # Names of other libraries.
-FOREIGN_NAMES = ("BertForPreTraining", "BertNormalizer", "BertPreTokenizer", "BertProcessing")
+FOREIGN_NAMES = (
+    "BertBackbone",
+    "BertForPreTraining",
+    "BertNormalizer",
+    "BertPreTokenizer",
+    "BertProcessing",
+    "BertTextClassifier",
+)
 PROGRAM_FOLDERS = ("tasks", "tools", "benchmarks", "experiments")
 
 

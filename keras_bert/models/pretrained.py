@@ -146,7 +146,7 @@ def load_tokenizer(
     try:
         return BertTokenizer(vocabulary, lower_case, checkpoint.strip_accents, **limits)
     except ValueError as error:
-        raise ValueError(f"{checkpoint.path}: its vocabulary cannot be used. {error}") from error
+        raise ValueError(f"{checkpoint.path}: its vocabulary cannot be used. {error!s:.500}") from error
 
 
 def assign_arrays(variables: Mapping[str, keras.Variable], checkpoint: Checkpoint) -> AssignmentReport:

@@ -109,15 +109,16 @@ def read_tokenizer(
         )
     read = read_tokenizer_json(tokenizer_path)
     assert isinstance(read.vocabulary, tuple)
+    wordpieces = read.vocabulary
     if vocab_size is not None and len(read.vocabulary) != vocab_size:
         raise ValueError(
             f"{tokenizer_path}: expected {vocab_size} wordpieces, the vocab_size of {config_path}; found "
             f"{len(read.vocabulary)}. Put the tokenizer that belongs to these weights into the folder."
         )
-    _check_agreement(read, tokenizer_path, settings, settings_path)
+    read = _apply_settings(read, tokenizer_path, settings, settings_path)
     vocabulary = find_vocabulary(folder, vocab_size, config_path)
     if vocabulary is not None:
-        _check_same_vocabulary(read.vocabulary, tokenizer_path, vocabulary)
+        _check_same_vocabulary(wordpieces, tokenizer_path, vocabulary)
     return replace(read, vocabulary=vocabulary or read.vocabulary, max_length=max_length)
 
 
@@ -362,23 +363,25 @@ def _content(token: Any) -> Any:
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _check_agreement(read: FolderTokenizer, path: Path, settings: Mapping[str, Any], settings_path: Path) -> None:
-    """Raises ValueError if `tokenizer_config.json` contradicts `tokenizer.json`: their libraries then differ, too."""
+def _apply_settings(
+    read: FolderTokenizer, path: Path, settings: Mapping[str, Any], settings_path: Path
+) -> FolderTokenizer:
+    """Lets `tokenizer_config.json` win over `tokenizer.json`, as transformers does, with a warning if they differ."""
     lower_case = settings.get("do_lower_case")
-    if lower_case not in (None, read.lower_case):
-        raise ValueError(
-            f"{settings_path}: do_lower_case is {lower_case}, but {path} has lowercase {read.lower_case}. Correct the "
-            "file that is wrong."
+    stated = replace(
+        read,
+        lower_case=read.lower_case if lower_case is None else lower_case,
+        strip_accents=settings.get("strip_accents", read.strip_accents),
+    )
+    ours, theirs = (
+        (one.lower_case, one.lower_case if one.strip_accents is None else one.strip_accents) for one in (stated, read)
+    )
+    if ours != theirs:
+        text = (
+            "%s states lower-casing %s and stripping of accents %s, which counts, as in transformers; %s states %s, %s"
         )
-    strips = [
-        read.lower_case if accents is None else accents
-        for accents in (read.strip_accents, settings.get("strip_accents", read.strip_accents))
-    ]
-    if strips[0] != strips[1]:
-        raise ValueError(
-            f"{settings_path}: strip_accents is {settings['strip_accents']}, but {path} has {read.strip_accents} (None "
-            "means as for lower-casing). Correct the file that is wrong."
-        )
+        logging.warning(text, settings_path, *ours, path, *theirs)
+    return stated
 
 
 def _check_same_vocabulary(tokens: Sequence[str], path: Path, vocabulary: Path) -> None:

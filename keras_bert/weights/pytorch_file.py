@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import ml_dtypes  # noqa: F401  registers "bfloat16" with NumPy
 import numpy as np
 
-from keras_bert.weights.shards import open_shards
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
 from keras_bert.weights.tensor_pickle import RefusedError, Storage, Tensor, TensorPickle
+from keras_bert.weights.weight_shards import open_shards
 
 # First pickle of the format before PyTorch 1.6, and the one version of that format (`torch/serialization.py`).
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C

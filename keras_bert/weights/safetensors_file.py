@@ -8,8 +8,8 @@ from pathlib import Path
 import ml_dtypes  # noqa: F401  registers "bfloat16" with NumPy, which safetensors needs
 from safetensors import SafetensorError, safe_open
 
-from keras_bert.weights.shards import open_shards
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
+from keras_bert.weights.weight_shards import open_shards
 
 
 def open_safetensors(weights: Path) -> AbstractContextManager[TensorFile]:

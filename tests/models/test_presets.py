@@ -70,9 +70,10 @@ def test_tokenizer_arguments(tmp_path):
     with pytest.raises(ValueError, match="lower_case=False contradicts the checkpoint"):
         keras_bert.BertTokenizer.from_preset(folder, lower_case=False)
     (folder / "tokenizer_config.json").unlink()
+    (folder / "tokenizer.json").unlink()
     assert keras_bert.BertTokenizer.from_preset(folder).lower_case is True  # inferred
     (folder / "vocab.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no vocab\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"has neither vocab\.txt nor tokenizer\.json"):
         keras_bert.BertPreprocessor.from_preset(folder)
 
 

@@ -214,8 +214,6 @@ def test_reads_special_tokens_that_were_added_later(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"do_lower_case": False}, "do_lower_case is False, but .*tokenizer.json has lowercase True"),
-        ({"strip_accents": False}, "strip_accents is False, but .*tokenizer.json has None"),
         ({"do_lower_case": "yes"}, "do_lower_case must be true or false; found 'yes'"),
         ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars must be True; found False"),
         ({"do_basic_tokenize": False}, "do_basic_tokenize must be True; found False"),
@@ -241,9 +239,19 @@ def test_reads_settings_without_tokenizer_json(tmp_path):
     write_config(tmp_path, do_lower_case=False, strip_accents=True, model_max_length=1e30, extra_special_tokens=[])
     assert read_tokenizer(tmp_path) == FolderTokenizer(None, False, True, None, int(1e30))
     write(tmp_path, TokenizerSettings(WORDS, lower_case=True, strip_accents=False))
+    assert read_tokenizer(tmp_path).strip_accents is True
     write_config(tmp_path, strip_accents=None)
-    with pytest.raises(ValueError, match=r"strip_accents is None, but .* has False"):
-        read_tokenizer(tmp_path)
+    assert read_tokenizer(tmp_path).strip_accents is None
+
+
+@pytest.mark.parametrize("settings", [{"do_lower_case": False}, {"strip_accents": False}])
+def test_tokenizer_config_wins_over_tokenizer_json(tmp_path, caplog, settings):
+    write(tmp_path)
+    write_config(tmp_path, **settings)
+    read = read_tokenizer(tmp_path)
+    assert read.lower_case is settings.get("do_lower_case", True)
+    assert read.strip_accents is settings.get("strip_accents")
+    assert "which counts, as in transformers" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,8 @@ def test_other_files_are_refused(saved_model):
 
 
 def test_errors_of_archives_name_the_archive(saved_model):
-    for content, message in [("[PAD]\n" * 7, "occurs|lacks|duplicate"), ("[PAD]\n", "expected 7 lines")]:
-        (saved_model / "assets" / "vocab.txt").write_text(content)
+    for content, message in [(b"\xff\n" * 7, "not UTF-8"), (b"[PAD]\n", "expected 7 lines")]:
+        (saved_model / "assets" / "vocab.txt").write_bytes(content)
         path = pack(saved_model)
         with pytest.raises(ValueError, match=message) as caught:
             read_checkpoint(path)

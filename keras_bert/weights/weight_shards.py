@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from keras_bert.weights.bert_config import read_json
+from keras_bert.weights.folder_paths import is_inside
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
 
 INDEX_SUFFIX = ".index.json"
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
-_BLOBS = "blobs"  # folder of the files in a Hugging Face cache, next to the one of the snapshots that link to them
 
 
 @contextlib.contextmanager
@@ -56,14 +56,9 @@ def _find_shards(index: Path) -> list[Path]:
             f"{index}: lists the shards {missing}, which are not in {index.parent}. Fetch them too."
         )
     for shard in shards:
-        if _leaves_folder(shard):
+        if not is_inside(shard, index.parent):
             raise ValueError(
                 f"{shard}: is a link to {shard.resolve()}, out of its folder; only links into the blobs of a Hugging "
                 "Face cache are followed. Copy the file into the folder."
             )
     return shards
-
-
-def _leaves_folder(file: Path) -> bool:
-    folder, target = file.parent.resolve(), file.resolve().parent
-    return target != folder and not (target.name == _BLOBS and folder.is_relative_to(target.parent))

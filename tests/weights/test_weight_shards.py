@@ -42,7 +42,7 @@ def test_follows_links_into_a_cache_only(folder, tmp_path):
     assert not read_checkpoint(snapshot).unused
     (tmp_path / "link").symlink_to(snapshot)
     assert not read_checkpoint(tmp_path / "link").unused
-    for target in (tmp_path / "outside", tmp_path / "blobs" / "a"):
+    for target in (tmp_path / "outside", cache / "blobs" / "a"):
         target.parent.mkdir(exist_ok=True)
         (blobs / f"hash-of-{SHARD}").replace(target)
         (snapshot / SHARD).unlink()
