@@ -239,7 +239,6 @@ def test_reads_settings_without_tokenizer_json(tmp_path):
     write_config(tmp_path, do_lower_case=False, strip_accents=True, model_max_length=1e30, extra_special_tokens=[])
     assert read_tokenizer(tmp_path) == FolderTokenizer(None, False, True, None, int(1e30))
     write(tmp_path, TokenizerSettings(WORDS, lower_case=True, strip_accents=False))
-    assert read_tokenizer(tmp_path).strip_accents is True
     write_config(tmp_path, strip_accents=None)
     assert read_tokenizer(tmp_path).strip_accents is None
 
