@@ -48,6 +48,22 @@ def dense(
     return product(rows, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
 
 
+def activate(
+    x: tf.Tensor, activation: str, activation_function: Callable[[tf.Tensor], tf.Tensor], training: bool
+) -> tf.Tensor:
+    """Returns the activation of a dense layer with an adapter, with the same precision as `dense`."""
+    if not training or activation == "linear":
+        return activation_function(x)
+
+    @custom_gradient
+    def function(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        value, slope = _value_and_slope(x, activation)
+        assert slope is not None
+        return value, lambda upstream: first_order_only(upstream * slope)
+
+    return function(x)
+
+
 def _value_and_slope(x: tf.Tensor, activation: str) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Returns the activation and its derivative at `x`, computed in float32 and rounded to the dtype of `x`."""
     if activation == "linear":
