@@ -44,7 +44,8 @@ class BertClassifier(BertHead):
         class_weights: list, or dict of label name to weight: how much an example of a label (with several labels at
             once: a label's term) counts in the loss. None weights all equally.
         freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
+            and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]:
         which text a window belongs to, ascending from 0; the logits of a text's windows are averaged.

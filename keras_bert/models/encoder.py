@@ -18,7 +18,14 @@ from keras_bert.layers.layer_norm import LAYER_NORM_EPSILON
 from keras_bert.layers.pooler import Pooler, last_positions
 from keras_bert.layers.transformer_block import TransformerBlock
 from keras_bert.models.keras_archive import check_layers, check_parameters, checked_config
-from keras_bert.models.pretrained import FromPreset, assign_arrays, read_bert, relative_variables, write_checkpoint
+from keras_bert.models.pretrained import (
+    FromPreset,
+    assign_arrays,
+    merged_arrays,
+    read_bert,
+    relative_variables,
+    write_checkpoint,
+)
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.assignment_report import AssignmentReport
 from keras_bert.weights.bert_config import SIZE_NAMES
@@ -377,6 +384,7 @@ class BertEncoder(FromPreset, keras.Model):
         """Writes the weights as a folder, by default in the format of Hugging Face.
 
         `from_checkpoint` reads it and, if the attention is bidirectional, the library that the format belongs to.
+        Adapters of LoRA are added to the kernels.
 
         Args:
             path: folder to write.
@@ -393,10 +401,11 @@ class BertEncoder(FromPreset, keras.Model):
             ValueError: if the vocabulary is not the encoder's, if the format cannot hold this encoder, or if the dtype
                 or the format is unknown.
         """
-        return write_checkpoint(path, self, self.variables_by_path("encoder/"), tokenizer, dtype=dtype, format=format)
+        arrays = merged_arrays(self, self.variables_by_path("encoder/"))
+        return write_checkpoint(path, self, arrays, tokenizer, dtype=dtype, format=format)
 
     def variables_by_path(self, prefix: str = "") -> dict[str, keras.Variable]:
-        """Returns the weights by path within this encoder, such as "embeddings/token_embeddings".
+        """Returns the weights by path within this encoder, such as "embeddings/token_embeddings", without adapters.
 
         Args:
             prefix: prepended to every path.

@@ -62,7 +62,7 @@ def _reinitialize_bert(encoder: BertEncoder, num_blocks: int, seed: int | None) 
     if not 0 <= num_blocks <= len(blocks):
         raise ValueError(f"the encoder has {len(blocks)} blocks; {num_blocks} of them cannot be re-initialized")
     layers: list[Any] = [*blocks[len(blocks) - num_blocks :], *([encoder.pooler] if encoder.with_pooler else [])]
-    frozen = [layer.name for layer in layers if not layer.trainable]
+    frozen = [layer.name for layer in layers if not all(weight.trainable for weight in layer.weights)]
     if frozen:
         raise ValueError(
             f"{', '.join(frozen)} cannot be both frozen and re-initialized; freeze or re-initialize fewer blocks"

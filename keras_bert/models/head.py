@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import keras
@@ -16,12 +17,23 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
+from keras_bert.models.inference import Predictor
 from keras_bert.models.labelled_text_model import LabelledTextModel
+from keras_bert.models.lora import (
+    LORA_ARGUMENTS,
+    check_lora_arguments,
+    copy_merged,
+    enable_lora,
+    get_adapter,
+    head_variables,
+    set_adapter,
+)
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.text_model import arrays_of, as_list, checked_batch_size, is_examples, is_stream, separate_labels
 from keras_bert.training.loss import mean_loss_weights, total_loss
 from keras_bert.typing import PathLike, Tensor
+from keras_bert.weights.peft_adapter import read_adapter, write_adapter
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
@@ -43,10 +55,18 @@ class BertHead(LabelledTextModel):
         freeze: layers to freeze: "none", "embeddings", "encoder", or a number k: the embeddings and the lowest k
             layers. The encoder itself is frozen, also for other models that share it.
         seed: seed of the new layers, of the dropout and of the order of the data in `fit`. None draws one.
+        lora_rank: rank of the adapters of LoRA (arXiv 2106.09685), which are trained in place of the encoder, together
+            with the head. None trains without adapters. Like `freeze`, it changes the encoder itself.
+        lora_alpha: the adapters are scaled by `lora_alpha / lora_rank`; None means a scale of 1.
+        lora_dropout: rate of the dropout on the input of the adapters.
+        lora_targets: the dense layers with adapters, in PEFT's names: any of "query", "key", "value",
+            "attention.output.dense", "intermediate.dense", "output.dense" and "pooler.dense". None means all but the
+            last.
         name, dtype, trainable: as for every Keras model; the dtype defaults to the encoder's.
 
     Raises:
-        ValueError: if the preprocessor's vocabulary or length does not fit the encoder, or on an unknown freeze.
+        ValueError: if the preprocessor's vocabulary or length does not fit the encoder, on an unknown freeze, or if the
+            arguments of LoRA are out of range or contradict each other.
     """
 
     # The name of the layer in checkpoints that computes logits for labels; None if there is none.
@@ -68,12 +88,21 @@ class BertHead(LabelledTextModel):
         name: str | None = None,
         dtype: Any = None,
         trainable: bool = True,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        lora_dropout: float = 0.0,
+        lora_targets: Sequence[str] | None = None,
     ):
         super().__init__(encoder, preprocessor, name, dtype)
         self._is_trainable = trainable
         self.freeze = freeze
         freeze_layers(encoder, freeze)
         self.seed = seed
+        self.lora_rank: int | None = None
+        self.lora_alpha: float | None = None
+        self.lora_dropout = 0.0
+        self.lora_targets: tuple[str, ...] | None = None
+        self._enable_lora(lora_rank, lora_alpha, lora_dropout, lora_targets)
         self._has_own_loss = True
         self._jit_compiles_step = False
         # An object that Keras does not look into: what it holds is not part of the model.
@@ -101,6 +130,97 @@ class BertHead(LabelledTextModel):
         self.build()
         if not self._is_trainable:
             self.trainable = False  # once there are layers, to which Keras passes the value on
+
+    # === Adapters ===
+
+    def _enable_lora(
+        self, rank: int | None, alpha: float | None, dropout: float, targets: Sequence[str] | None
+    ) -> None:
+        targets = check_lora_arguments(rank, alpha, dropout, targets)
+        if rank is None or targets is None:
+            return
+        if self.freeze != FREEZE_NONE:
+            raise ValueError(f"LoRA freezes the encoder itself; leave freeze out, which is {self.freeze!r}")
+        enable_lora(self.encoder, rank, alpha, dropout, targets, self.seed)
+        self.lora_rank, self.lora_alpha, self.lora_dropout = rank, rank if alpha is None else alpha, dropout
+        self.lora_targets = tuple(targets)
+
+    def merge_adapter(self) -> Self:
+        """Returns a copy of the model without LoRA, whose kernels contain the adapters; it has the same outputs.
+
+        `export` and `save_checkpoint` merge by themselves.
+
+        Raises:
+            ValueError: if the model has no adapters.
+        """
+        self._require_lora("merge_adapter")
+        return copy_merged(self)
+
+    def save_adapter(self, path: PathLike, base_model: str | None = None) -> Path:
+        """Writes the adapters and the head as a folder of Hugging Face's PEFT library; the encoder is left out.
+
+        Args:
+            path: folder to write.
+            base_model: name or folder of the checkpoint that the training started from, for PEFT's `AutoPeftModel`.
+
+        Returns:
+            The folder.
+
+        Raises:
+            FileExistsError: if `path` exists.
+            ValueError: if the model has no adapters.
+
+        Example:
+
+        >>> encoder = keras_bert.BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        >>> classifier = keras_bert.BertClassifier(encoder, labels=2, lora_rank=4, lora_targets=["query", "value"])
+        >>> folder = classifier.save_adapter(Path(tempfile.mkdtemp()) / "adapter")
+        >>> sorted(file.name for file in folder.iterdir())
+        ['adapter_config.json', 'adapter_model.safetensors']
+        """
+        self._require_lora("save_adapter")
+        kind, arguments = self.encoder.encoder_kind(), self.encoder.bert_encoders()[0].get_config()
+        return write_adapter(path, get_adapter(self), kind, arguments, base_model)
+
+    def load_adapter(self, path: PathLike) -> None:
+        """Loads the adapters, and the head if the folder has one, from a folder of PEFT's library.
+
+        A model without adapters gets those of the folder; do this before training, and in the scope of the model's
+        strategy. Otherwise rank, `lora_alpha` and targets must be the same. The encoder must have the weights of the
+        base model.
+
+        Args:
+            path: folder with `adapter_config.json` and `adapter_model.safetensors`.
+
+        Raises:
+            FileNotFoundError, ValueError: if the folder is missing, damaged, does not fit the model or its labels, or
+                has settings that are not supported; the message names them. The model is then unchanged.
+        """
+        kind, arguments = self.encoder.encoder_kind(), self.encoder.bert_encoders()[0].get_config()
+        shapes = {name: tuple(variable.shape) for name, variable in self.variables_by_path().items()}
+        adapter = read_adapter(path, kind, arguments, shapes, head_variables(self))
+        if self.lora_rank is None:
+            if self.compiled and self.optimizer.built:
+                raise ValueError(
+                    "load the adapter before training: the optimizer was built for other variables. Compile the model "
+                    "again with a new optimizer"
+                )
+            self._enable_lora(adapter.rank, adapter.alpha, adapter.dropout, adapter.targets)
+            # Functions that were compiled before do not have the adapters.
+            self.train_function = self.test_function = self.predict_function = self._fit.step = None
+            self._predictor = Predictor()
+        own = (self.lora_rank, self.lora_alpha, self.lora_targets)
+        if own != (adapter.rank, adapter.alpha, adapter.targets):
+            raise ValueError(
+                f"{path} has adapters of rank {adapter.rank}, lora_alpha {adapter.alpha:g} and the targets "
+                f"{', '.join(adapter.targets)}; the model has lora_rank={own[0]}, lora_alpha={own[1]} and lora_targets="
+                f"{own[2]}. Load it into a model without LoRA"
+            )
+        set_adapter(self, adapter)
+
+    def _require_lora(self, method: str) -> None:
+        if self.lora_rank is None:
+            raise ValueError(f"`{method}` needs a model with adapters; make it with lora_rank=, or call `load_adapter`")
 
     # === Loss and metrics ===
 
@@ -498,7 +618,8 @@ class BertHead(LabelledTextModel):
         }
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "freeze": self.freeze, "seed": self.seed}
+        lora = {name: getattr(self, name) for name in LORA_ARGUMENTS} if self.lora_rank is not None else {}
+        return {**super().get_config(), "freeze": self.freeze, "seed": self.seed, **lora}
 
     @classmethod
     def from_checkpoint(cls, path: PathLike, **arguments: Any) -> Self:
@@ -524,7 +645,8 @@ class BertHead(LabelledTextModel):
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit; if no
                 labels are known; if `lower_case` contradicts the checkpoint.
         """
-        own_names = {"name", "trainable", *inspect.signature(cls.__init__).parameters} - {"encoder", "preprocessor"}
+        own_names = {"name", "trainable", *LORA_ARGUMENTS, *inspect.signature(cls.__init__).parameters}
+        own_names -= {"encoder", "preprocessor"}
         own = {name: arguments.pop(name) for name in own_names & arguments.keys()}
         preprocessing = inspect.signature(cls.preprocessor_class().__init__).parameters
         preprocessor_arguments = {name: arguments.pop(name) for name in preprocessing.keys() & arguments.keys()}
@@ -543,6 +665,9 @@ class BertHead(LabelledTextModel):
         if not model._has_labels_of(head):
             checkpoint = checkpoint.select(lambda variable: not variable.startswith(f"{cls.head_name}/"))
         model.checkpoint_report = assign_arrays(model.variables_by_path(), checkpoint)
+        random = [name for name in model.checkpoint_report.random if name.startswith("encoder/")]
+        if random and model.lora_rank is not None:
+            logging.warning("LoRA does not train these weights, which %s lacks and are random: %s", path, random)
         return model
 
     @classmethod

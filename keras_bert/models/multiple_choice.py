@@ -46,7 +46,8 @@ class BertMultipleChoice(BertHead):
         preprocessor: a `BertPreprocessor` that truncates; None for a model that takes ids only.
         dropout: rate of the dropout on the pooled output.
         freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
+            and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids, [questions, choices, length]; any number of choices, the same for all questions
         of a batch.

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from absl import logging
 
+from keras_bert.layers.dense import Dense
 from keras_bert.typing import PathLike
 from keras_bert.weights.assignment_report import AssignmentReport, report_assignment
 from keras_bert.weights.checkpoint import Checkpoint
@@ -161,18 +162,31 @@ def assign_arrays(variables: Mapping[str, keras.Variable], checkpoint: Checkpoin
 def relative_variables(model: keras.Model, prefix: str = "") -> dict[str, keras.Variable]:
     """Returns the weights of a model by their path below the model's own name, in the order of creation.
 
+    Adapters of LoRA are left out: they are not part of a checkpoint; see `merged_arrays`.
+
     >>> model = keras.Sequential([keras.layers.Dense(2, name="logits")], name="mine")
     >>> model.build((None, 3))
     >>> list(relative_variables(model, "head/"))
     ['head/logits/kernel', 'head/logits/bias']
     """
-    return {prefix + weight.path.removeprefix(f"{model.name}/"): weight for weight in model.weights}
+    weights = (weight for weight in model.weights if not weight.name.startswith("lora_kernel_"))
+    return {prefix + weight.path.removeprefix(f"{model.name}/"): weight for weight in weights}
+
+
+def merged_arrays(model: keras.Model, variables: Mapping[str, keras.Variable]) -> dict[str, np.ndarray]:
+    """Returns the values of a model's variables by path, with adapters of LoRA added to their kernels."""
+    layers = (layer for layer in model._flatten_layers() if isinstance(layer, Dense) and layer.lora_enabled)
+    merged = {id(layer.kernel): layer for layer in layers}
+    return {
+        path: merged[id(variable)].merged_kernel() if id(variable) in merged else np.asarray(variable)
+        for path, variable in variables.items()
+    }
 
 
 def write_checkpoint(
     path: PathLike,
     encoder: Any,
-    variables: Mapping[str, keras.Variable],
+    arrays: Mapping[str, np.ndarray],
     tokenizer: BertTokenizer | None = None,
     head: Mapping[str, Any] | EmbeddingSettings | None = None,
     dtype: str = "float32",
@@ -181,13 +195,12 @@ def write_checkpoint(
 ) -> Path:
     """Writes a model in one of the formats of `WRITERS`; raises ValueError for another.
 
-    `variables` are those of the whole model by path, the encoder's under `encoder/`. `encoder_arguments` replace those
-    of the encoder in the configuration. `head` is the `classifier_arguments` of a checkpoint, or settings of a model of
-    embeddings, which only a Hugging Face folder holds. Only keras_bert can read the folder if the encoder is not a
-    bidirectional BERT.
+    `arrays` are the variables of the whole model by path, the encoder's under `encoder/`. `encoder_arguments` replace
+    those of the encoder in the configuration. `head` is the `classifier_arguments` of a checkpoint, or settings of a
+    model of embeddings, which only a Hugging Face folder holds. Only keras_bert can read the folder if the encoder is
+    not a bidirectional BERT.
     """
     arguments = {**encoder.bert_encoders()[0].get_config(), **(encoder_arguments or {})}
-    arrays = {name: np.asarray(variable) for name, variable in variables.items()}
     return _write(path, format, tokenizer, head, arguments, arrays, dtype, encoder.encoder_kind())
 
 

@@ -19,6 +19,7 @@ from keras_bert.layers.pooler import gather_positions
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead, LossTerms
+from keras_bert.models.lora import LORA_ARGUMENTS
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
 from keras_bert.typing import Inputs, PathLike, Tensor
 
@@ -54,7 +55,8 @@ class BertPretrainer(BertHead):
         preprocessor: a `BertPreprocessor` whose tokenizer reads [MASK] in a text as the special token
             (`special_tokens_in_text=True`); None for a model that takes ids only.
         freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
+            and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids, and
         masked_positions: int32 [batch, predictions], the positions to predict; all by default.
@@ -308,7 +310,8 @@ class BertPretrainer(BertHead):
                 number of positions.
             seed, name: as for the constructor. Heads that the checkpoint lacks start with random weights.
             allow_nonfinite: whether weights may be NaN or infinite.
-            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's.
+            **encoder_arguments: constructor arguments of the encoder that replace the checkpoint's; and `lora_rank` and
+                so on, as for `BertHead`.
 
         Returns:
             A BertPretrainer. Its attribute `checkpoint_report` lists what was read, what is random, and what was not
@@ -317,6 +320,7 @@ class BertPretrainer(BertHead):
         Raises:
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit.
         """
+        lora = {name: encoder_arguments.pop(name) for name in LORA_ARGUMENTS if name in encoder_arguments}
         checkpoint = read_bert(path, allow_nonfinite)
         encoder = BertEncoder(**{"seed": seed, **checkpoint.encoder_arguments, **encoder_arguments})
         if next_sentence is None:
@@ -325,7 +329,7 @@ class BertPretrainer(BertHead):
         preprocessor = None
         if checkpoint.vocabulary is not None and keras.backend.backend() == "tensorflow":
             preprocessor = _make_preprocessor(checkpoint, sequence_length or encoder.max_position_embeddings)
-        pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name)
+        pretrainer = cls(encoder, next_sentence, preprocessor, seed=seed, name=name, **lora)
         pretrainer.checkpoint_report = assign_arrays(pretrainer.variables_by_path(), checkpoint)
         return pretrainer
 

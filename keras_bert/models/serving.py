@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
-from keras import ops
 
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 from keras_bert.export.serving_files import MAX_BATCH_SIZE
+from keras_bert.models.lora import copy_merged
 from keras_bert.typing import PathLike
 
 if TYPE_CHECKING:
@@ -161,16 +161,12 @@ def _example(texts: Mapping[str, list[Any]], row: int) -> bytes:
 
 
 def with_dtype(model: Any, dtype: str | None) -> Any:
-    """Returns a copy of a head that stores and computes in another dtype; the head itself for None."""
-    if dtype is None:
+    """Returns a copy of a head that stores and computes in another dtype, with adapters of LoRA merged.
+
+    For None, it is the model's own dtype; without adapters, the head itself is returned.
+    """
+    if dtype is None and getattr(model, "lora_rank", None) is None:
         return model
-    if dtype not in EXPORT_DTYPES:
+    if dtype not in (None, *EXPORT_DTYPES):
         raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
-    encoder = type(model.encoder).from_config({**model.encoder.get_config(), "dtype": dtype})
-    config = {**model.get_config(), "encoder": encoder, "preprocessor": model.preprocessor}
-    if "dtype" in config:
-        config["dtype"] = dtype
-    copy, own = type(model)(**config), model.variables_by_path()
-    for path, variable in copy.variables_by_path().items():
-        variable.assign(ops.cast(own[path].value, variable.dtype))
-    return copy
+    return copy_merged(model, dtype)

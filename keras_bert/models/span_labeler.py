@@ -44,7 +44,8 @@ class BertSpanLabeler(BertHead):
         encoder: any encoder; its pooler, if there is one, is not used.
         preprocessor: a `BertQuestionPreprocessor`; None for a model that takes ids only.
         freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
+            and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids [windows, length].
 

@@ -17,7 +17,7 @@ from keras_bert.models.encoder import BertEncoder, check_id_ranges, require_ids
 from keras_bert.models.inference import DEFAULT_BATCH_SIZE, Predictor
 from keras_bert.models.keras_archive import check_parameters, checked_config, load_part
 from keras_bert.models.paper_encoders.composed_encoder import ComposedEncoder
-from keras_bert.models.pretrained import FromPreset, relative_variables, write_checkpoint
+from keras_bert.models.pretrained import FromPreset, merged_arrays, relative_variables, write_checkpoint
 from keras_bert.typing import PathLike
 from keras_bert.weights.sentence_transformers import EmbeddingSettings
 
@@ -233,7 +233,10 @@ class TextModel(FromPreset, keras.Model):
         return 1 if strategy is None else strategy.num_replicas_in_sync
 
     def variables_by_path(self) -> dict[str, keras.Variable]:
-        """Returns the weights by path: the encoder's under `encoder/`, those of other layers under their names."""
+        """Returns the weights by path: the encoder's under `encoder/`, those of other layers under their names.
+
+        Adapters of LoRA are not among them.
+        """
         encoder_weights = {id(weight) for weight in self.encoder.weights}
         own = {path: weight for path, weight in relative_variables(self).items() if id(weight) not in encoder_weights}
         return {**self.encoder.variables_by_path("encoder/"), **own}
@@ -293,6 +296,8 @@ class TextModel(FromPreset, keras.Model):
     ) -> Path:
         """Writes weights, labels and tokenizer as a folder, by default in the format of Hugging Face.
 
+        Adapters of LoRA are added to the kernels.
+
         `from_checkpoint` reads it, and so does `transformers` if the encoder is a single bidirectional BERT. It does
         not hold the preprocessor's lengths, freeze, seed and dtype. The folder of a `BertFeatureExtractor` of the last
         layer also states pooling, normalization and maximum length, and sentence-transformers opens it.
@@ -316,8 +321,8 @@ class TextModel(FromPreset, keras.Model):
         """
         if tokenizer is None and self.preprocessor is not None:
             tokenizer = self.preprocessor.tokenizer
-        head, variables = self.classifier_arguments(), self.variables_by_path()
-        return write_checkpoint(path, self.encoder, variables, tokenizer, head, dtype, encoder_arguments, format)
+        head, arrays = self.classifier_arguments(), merged_arrays(self, self.variables_by_path())
+        return write_checkpoint(path, self.encoder, arrays, tokenizer, head, dtype, encoder_arguments, format)
 
     def classifier_arguments(self) -> dict[str, Any] | EmbeddingSettings | None:
         """Returns what a checkpoint stores of this model besides its weights."""

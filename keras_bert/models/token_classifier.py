@@ -40,7 +40,8 @@ class BertTokenClassifier(BertHead):
         preprocessor: a `BertWordPreprocessor`; None for a model that takes ids only.
         dropout: rate of the dropout on the tokens' vectors.
         freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's.
+        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
+            and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids [rows, length].
 

@@ -51,6 +51,7 @@ def main(golden, weights_file):
         again = _padded(keras.models.load_model(f"{weights_file}.composed.keras"))
         assert all(np.array_equal(again[name], one[name]) for name in one)
     _train_on_ids(encoder, ids)
+    _train_adapters(folder, ids, weights_file)
     assert "tensorflow" not in sys.modules
     print(largest)
 
@@ -73,6 +74,31 @@ def _train_on_ids(encoder, ids):
             assert "texts are tokenized by TensorFlow" in str(error)
         else:
             raise AssertionError("texts were accepted")
+
+
+def _train_adapters(folder, ids, weights_file):
+    import keras
+
+    import keras_bert
+
+    def make(**lora):
+        encoder = keras_bert.BertEncoder.from_checkpoint(folder)
+        return keras_bert.BertClassifier(encoder, ["no", "yes"], seed=1, **lora)
+
+    classifier = make(lora_rank=2, lora_dropout=0.1)
+    classifier.compile(keras.optimizers.Adam(1e-2))
+    frozen = [np.array(variable) for variable in classifier.non_trainable_weights]
+    classifier.fit(ids, [row % 2 for row in range(len(ids["token_ids"]))], epochs=2, verbose=0)
+    assert all(map(np.array_equal, frozen, classifier.non_trainable_weights))
+    expected = classifier.predict(ids, verbose=0)
+    assert np.abs(expected - make().predict(ids, verbose=0)).max() > 1e-3
+    np.testing.assert_allclose(classifier.merge_adapter().predict(ids, verbose=0), expected, atol=1e-5)
+    again = make()
+    again.load_adapter(classifier.save_adapter(f"{weights_file}.adapter"))
+    np.testing.assert_array_equal(again.predict(ids, verbose=0), expected)
+    classifier.save(f"{weights_file}.lora.keras")
+    loaded = keras.models.load_model(f"{weights_file}.lora.keras")
+    np.testing.assert_array_equal(loaded.predict(ids, verbose=0), expected)
 
 
 def _composed_encoders():

@@ -15,6 +15,7 @@ CLASSIFIERS = {
     "regression": {"labels": None, "problem_type": REGRESSION},
     "pairs": {},
     "windows": {},
+    "lora": {"lora_rank": 2, "lora_alpha": 4, "lora_dropout": 0.1},
 }
 HEADS = (*CLASSIFIERS, "multiple_choice", "span_labeler", "token_classifier", "pretrainer")
 
@@ -40,7 +41,7 @@ def make_head(kind):
 def make_data(kind, number=30):
     """Returns texts and labels for the head."""
     texts, labels = toy_reviews(number, seed=3)
-    if kind in ("single_label", "windows"):
+    if kind in ("single_label", "windows", "lora"):
         return texts, labels
     if kind == "multi_label":
         return texts, [

@@ -69,6 +69,22 @@ def test_resumes_an_interrupted_run_exactly(tmp_path):
     assert records(one, "train")[-1]["loss"] == records(other, "train")[-1]["loss"]
 
 
+def test_resumes_a_run_with_adapters_exactly(tmp_path):
+    def run(folder, **stop):
+        model = toy_classifier(lora_rank=2, lora_dropout=0.1)
+        return train(folder, model=model, batches=batches_for(model), **stop)
+
+    _, one, evaluations = run(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        run(tmp_path / "parts", stop_at=2)
+    _, other, _ = run(tmp_path / "parts")
+    assert weight_difference(one, other) == 0
+    trainable = {id(variable) for variable in one.model.trainable_variables}
+    moved = [(before != after).any() for before, after in zip(evaluations[0], evaluations[2], strict=True)]
+    assert moved == [id(variable) in trainable for variable in one.model.weights]
+    assert len(one.optimizer.variables) == 2 * len(trainable) + 1  # and the number of steps
+
+
 def test_keeps_the_best_weights_if_a_resumed_run_scores_otherwise(tmp_path, monkeypatch):
     """The process is killed after a new best and before a checkpoint refers to it."""
     save = TrainingCheckpoints.save
