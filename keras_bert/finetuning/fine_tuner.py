@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.run_cards import write_fine_tuning_card
 from keras_bert.finetuning.run_models import (
+    ADAPTER_FOLDER,
     MODEL_FOLDER,
     RESULTS_NAME,
     best_model,
@@ -219,6 +221,8 @@ class _FineTuner:
         if is_chief(self.strategy):
             if not (run.path / MODEL_FOLDER).exists():
                 model.save_checkpoint(run.path / MODEL_FOLDER)
+            if recipe.lora_rank is not None and not (run.path / ADAPTER_FOLDER).exists():
+                model.save_adapter(run.path / ADAPTER_FOLDER, recipe.init_checkpoint)
             draw_training_curve(run.path / "training_curve.png", run.read_log())
         assert task.score is not None
         return {
@@ -228,13 +232,14 @@ class _FineTuner:
             "steps": result.step,
             "seconds": result.seconds,
             "examples_per_second": result.examples_per_second,
+            "trainable_parameters": num_trainable(model),
+            "peak_host_memory": peak_host_memory(),
         }
 
     def describe_plan(
         self, model: Any, examples: TokenizedExamples, plan: BatchPlan, recipe: FineTuningRecipe
     ) -> dict[str, str]:
         """Describes data, batches and model of a trial, for the log."""
-        trainable = sum(int(variable.shape.num_elements()) for variable in model.trainable_variables)
         replicas, parts = self.strategy.num_replicas_in_sync, self.runtime.gradient_accumulation_steps
 
         def size(parts: int) -> str:
@@ -249,7 +254,7 @@ class _FineTuner:
             "batch per replica": size(replicas),
             "micro-batch": f"{size(replicas * parts)} ({parts} per replica)",
             "precision": model.dtype_policy.name,
-            "trainable parameters": f"{trainable:,}",
+            "trainable parameters": f"{num_trainable(model):,}",
             "data order": f"by seed {plan.seed} and epoch",
         }
 
@@ -346,11 +351,28 @@ def make_optimizer(model: Any, schedule: WarmupSchedule, num_examples: int, reci
     )
 
 
+def num_trainable(model: Any) -> int:
+    """Returns the number of trainable parameters of a model."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def peak_host_memory() -> int | None:
+    """Returns the largest number of bytes that the process has had in memory so far; None where it is not known."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 def describe_start(model: Any, recipe: FineTuningRecipe) -> dict[str, str]:
     """Describes the initial weights of a trial, and which of them are random, for the log."""
     new = list(model.checkpoint_report.random)
     if recipe.reinitialize_top_layers is not None:
         new.append(f"the pooler and the top {recipe.reinitialize_top_layers} layers")
+    if recipe.lora_rank is not None:
+        new.append(f"adapters of rank {recipe.lora_rank}")
     starts = (recipe.init_checkpoint, recipe.init_checkpoint_right_to_left)
     return {
         "encoder": get_encoder_kind(model.encoder),

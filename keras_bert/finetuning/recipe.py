@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from keras_bert.data.batching import BUCKET_STEP
 from keras_bert.models.freeze import FREEZE_EMBEDDINGS, FREEZE_ENCODER, FREEZE_NONE
+from keras_bert.models.lora import check_lora_arguments
 from keras_bert.settings import Settings, setting
 from keras_bert.training.schedule import DECAYS
 from keras_bert.weights.conversion import ENCODERS
 from keras_bert.weights.encoder_kinds import TWO_DIRECTIONS
+from keras_bert.weights.peft_adapter import TARGETS
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _BATCH_SIZE = 32  # paper, appendix A.3
@@ -62,6 +64,22 @@ class FineTuningRecipe(Settings):
         FREEZE_NONE,
         "Layers that are not trained: none, embeddings, encoder, or a number of bottom layers.",
         check=(_is_freeze, "must be none, embeddings, encoder, or a positive number of layers"),
+    )
+    lora_rank: int | None = _training(
+        None,
+        "Train low-rank adapters of this rank (LoRA) and the head in place of the encoder; default: no adapters.",
+        lower=1,
+    )
+    lora_alpha: float | None = _training(
+        None, "With lora_rank: scale of the adapters, times the rank; default: the rank, a scale of 1.", check=_POSITIVE
+    )
+    lora_dropout: float = _training(
+        0.0, "With lora_rank: rate of the dropout on the input of the adapters.", lower=0.0, upper=0.999
+    )
+    lora_targets: tuple[str, ...] | None = _training(
+        None,
+        "With lora_rank: the dense layers with adapters, comma-separated; default: all but the pooler.",
+        choices=tuple(TARGETS),
     )
     dropout: float | None = _training(
         None, "Dropout rate before the new head; default: 0.1, where the head has dropout.", lower=0.0, upper=0.999
@@ -120,6 +138,11 @@ class FineTuningRecipe(Settings):
             raise ValueError(f"learning_rate must be one or several different numbers, got {self.learning_rate}")
         if self.init_checkpoint_right_to_left is not None and self.encoder != TWO_DIRECTIONS:
             raise ValueError("init_checkpoint_right_to_left is for encoder=two_directions only")
+        check_lora_arguments(self.lora_rank, self.lora_alpha, self.lora_dropout, self.lora_targets)
+        if self.lora_rank is not None and self.freeze != FREEZE_NONE:
+            raise ValueError(f"freeze={self.freeze} has no effect with lora_rank, which freezes the encoder")
+        if self.lora_rank is not None and self.reinitialize_top_layers is not None:
+            raise ValueError("reinitialize_top_layers cannot be used with lora_rank: those layers would not be trained")
 
     @property
     def learning_rates(self) -> tuple[float, ...]:

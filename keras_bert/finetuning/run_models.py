@@ -14,6 +14,8 @@ from keras_bert.weights.preset_names import is_preset_name, resolve_preset
 
 # The folder of a run's weights, in the form that `from_checkpoint` reads.
 MODEL_FOLDER = "model"
+# The folder of its adapters of LoRA, in the form of PEFT.
+ADAPTER_FOLDER = "adapter"
 RESULTS_NAME = "results.json"
 _SCORE = (int, float, type(None))  # what is not a number is null in JSON
 _TRIAL_TYPES: dict[str, Any] = {"folder": str, "learning_rate": float, "seed": int, "score": _SCORE, "metrics": dict}

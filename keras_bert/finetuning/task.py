@@ -17,6 +17,7 @@ from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
 from keras_bert.io.row_errors import BadRows
 from keras_bert.models.head import BertHead
+from keras_bert.models.lora import LORA_ARGUMENTS
 from keras_bert.settings import Settings, setting
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -115,6 +116,8 @@ class FineTuningTask:
             "right_to_left": recipe.init_checkpoint_right_to_left,
             "gradient_checkpointing": runtime.gradient_checkpointing,
         }
+        if recipe.lora_rank is not None:
+            arguments |= {name: getattr(recipe, name) for name in LORA_ARGUMENTS}
         if self.has_dropout:
             arguments["dropout"] = _DROPOUT if recipe.dropout is None else recipe.dropout
         elif recipe.dropout is not None:

@@ -24,6 +24,8 @@ def test_values_have_the_declared_types_and_are_frozen():
 
 def test_recipe_is_equal_to_what_a_run_recorded():
     recipe = FineTuningRecipe(learning_rate=(1e-3, 1e-4), freeze=2, token_budget=100)
+    adapters = FineTuningRecipe(lora_rank=2, lora_targets=["query", "value"])
+    assert FineTuningRecipe(**json.loads(json.dumps(adapters.configuration()))) == adapters
     assert recipe.batch_size is None
     saved = json.loads(json.dumps({**recipe.configuration(), "task": "rte"}))
     assert FineTuningRecipe(**FineTuningRecipe.recorded(saved)) == recipe
@@ -54,6 +56,12 @@ EVALUATION = "evaluate_every has no effect without eval_text_files or eval_insta
         (FineTuningRecipe, {"encoder": "right_to_left"}, ValueError, "encoder must be one of left_to_right, "),
         (FineTuningRecipe, {"learning_rate": ()}, ValueError, "one or several different numbers"),
         (FineTuningRecipe, {"dropout": 2.0}, ValueError, "dropout must be at most 0.999"),
+        (FineTuningRecipe, {"lora_rank": 0}, ValueError, "lora_rank must be at least 1"),
+        (FineTuningRecipe, {"lora_alpha": 8}, ValueError, "lora_alpha=8.0 has no effect without lora_rank"),
+        (FineTuningRecipe, {"lora_rank": 2, "lora_alpha": 0}, ValueError, "lora_alpha must be a positive number"),
+        (FineTuningRecipe, {"lora_rank": 2, "lora_targets": ("q",)}, ValueError, "lora_targets must be one of query, "),
+        (FineTuningRecipe, {"lora_rank": 2, "freeze": 1}, ValueError, "freeze=1 has no effect with lora_rank"),
+        (FineTuningRecipe, {"lora_rank": 2, "reinitialize_top_layers": 1}, ValueError, "would not be trained"),
         (FineTuningRuntime, {"data_service": "localhost"}, ValueError, "grpc://host:port"),
         (PretrainingRecipe, {"phase": ("128:0:8",)}, ValueError, "must be LENGTH:STEPS:ROWS"),
         (PretrainingRecipe, {"phase": ()}, ValueError, "at least one"),

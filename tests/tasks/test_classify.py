@@ -64,6 +64,21 @@ def test_single_labels_from_csv(toy_checkpoint, tmp_path):
 
 
 @pytest.mark.slow
+def test_adapters_are_saved_apart_and_merged_into_the_model(toy_checkpoint, tmp_path):
+    train = write_csv(tmp_path / "train.csv", zip(TEXTS, NAMES, strict=True))
+    options = {"train_file": train, "validation_split": 0.2, "lora_rank": 2, "lora_alpha": 4, "learning_rate": 2e-2}
+    results = run("train,eval", tmp_path / "run", toy_checkpoint, lora_targets="query,value", **options)
+    assert results["best"]["trainable_parameters"] == (16 * 4 + 2 * 32) + (16 * 2 + 2)
+    assert results["evaluation"]["dev/accuracy"] > 0.6
+    merged = BertClassifier.from_checkpoint(tmp_path / "run" / "model", sequence_length=16)
+    base = BertClassifier.from_checkpoint(toy_checkpoint, labels=merged.labels, sequence_length=16)
+    base.load_adapter(tmp_path / "run" / "adapter")
+    assert base.lora_targets == ("query", "value")
+    np.testing.assert_allclose(base.predict(TEXTS, verbose=0), merged.predict(TEXTS, verbose=0), atol=1e-5)
+    run("eval", tmp_path / "run", train_file=train)  # without the flags of LoRA
+
+
+@pytest.mark.slow
 def test_multiple_labels_from_json_lines_keep_held_out_rows(toy_checkpoint, tmp_path):
     train = tmp_path / "train.jsonl"
     moods = [[name, "film"] if "film" in text else [name] for text, name in zip(TEXTS, NAMES, strict=True)]
