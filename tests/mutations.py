@@ -48,24 +48,16 @@ class Format:
     make: Callable[[Path], Path]  # writes the files into the folder, and returns the path to read
     read: Callable[[Path], Any]
     errors: tuple[type[Exception], ...] = (ValueError, FileNotFoundError)
-    follows_links: bool = False  # whether a link in the folder may be read, as in the cache of a hub
+    follows_links: bool = True  # whether a link in the folder may be read, as in the cache of a hub
 
 
 # === Formats ===
 
 
-def make_hugging_face(folder: Path) -> Path:
-    from tests.weights.conftest import HuggingFaceFolder
-
-    path = HuggingFaceFolder(folder / "model").with_classifier().write()
-    (path / "tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": null}')
-    return path
-
-
 def make_shards(folder: Path) -> Path:
     from safetensors.numpy import load_file, save_file
 
-    path = make_hugging_face(folder)
+    path = make_checkpoint(folder, "hugging_face")
     tensors, shards = load_file(path / "model.safetensors"), {}
     (path / "model.safetensors").unlink()
     for number, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2]), 1):
@@ -75,33 +67,80 @@ def make_shards(folder: Path) -> Path:
     return path
 
 
-def make_tf1_checkpoint(folder: Path) -> Path:
-    import numpy as np
-    import tensorflow as tf
+def make_pytorch(folder: Path, legacy: bool) -> Path:
+    from tests.weights.conftest import HuggingFaceFolder
+    from tests.weights.pytorch_files import write_arrays
 
-    from keras_bert.weights.layout import expected_encoder_shapes
-    from keras_bert.weights.variable_map import map_encoder
-    from tests.weights.conftest import SIZES
-
-    path, shapes = folder / "model", expected_encoder_shapes(SIZES)
-    path.mkdir()
-    variables = map_encoder(SIZES["num_hidden_layers"], lambda name: f"bert/{name}", kernels_transposed=False)
-    tensors = {
-        name: np.ones(shape, np.float32)
-        for variable, stored in variables.items()
-        for name, shape in stored.file_shapes(shapes[variable]).items()
-    }
-    values = [tf.constant(tensor) for tensor in tensors.values()]
-    tf.raw_ops.SaveV2(
-        prefix=str(path / "bert_model.ckpt"),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=values,
-    )
-    (path / "bert_config.json").write_text(json.dumps({**SIZES, "hidden_act": "gelu"}))
-    (path / "vocab.txt").write_text("".join(f"word{index}\n" for index in range(SIZES["vocab_size"])))
-    (path / "checkpoint").write_text('model_checkpoint_path: "bert_model.ckpt"\n')
+    contents = HuggingFaceFolder(folder / "model").with_classifier()
+    path = contents.write()
+    (path / "model.safetensors").unlink()
+    write_arrays(path / "pytorch_model.bin", contents.tensors, legacy)
     return path
+
+
+def make_tensorflow_h5(folder: Path) -> Path:
+    from tests.weights.conftest import HuggingFaceFolder
+    from tests.weights.test_tensorflow_h5_file import write
+
+    return write(HuggingFaceFolder(folder / "model").with_classifier(), "tf_bert_for_sequence_classification")
+
+
+def make_checkpoint(folder: Path, file_format: str) -> Path:
+    """Writes the classifier, with its tokenizer, in a format that we write."""
+    from tests.toys import toy_classifier
+
+    classifier = toy_classifier(encoder_arguments={"hidden_act": "gelu_new"})
+    return classifier.save_checkpoint(folder / "model", format=file_format)
+
+
+def make_sentence_transformers(folder: Path) -> Path:
+    from keras_bert.models.feature_extractor import BertFeatureExtractor
+    from tests.toys import toy_encoder, toy_preprocessor
+
+    extractor = BertFeatureExtractor(toy_encoder(num_hidden_layers=1, with_pooler=False), toy_preprocessor())
+    return extractor.save_checkpoint(folder / "model")
+
+
+def read_sentence_transformers(path: Path) -> Any:
+    from keras_bert.weights.sentence_transformers import read_embedding_settings
+
+    return read_weights(path), read_embedding_settings(path, 16)
+
+
+def make_model_garden(folder: Path) -> Path:
+    import numpy as np
+
+    from tests.weights.test_model_garden import make_encoder, write
+
+    (folder / "model").mkdir()
+    return write(folder / "model", {"encoder": make_encoder(np.random.default_rng(0), True)})
+
+
+def make_tf_hub(folder: Path) -> Path:
+    from tests.weights.test_tf_hub import make_saved_model
+
+    return make_saved_model(folder)
+
+
+def make_tf_hub_archive(folder: Path) -> Path:
+    from tests.weights.test_tf_hub import pack
+
+    unpacked = make_tf_hub(folder)
+    path = pack(unpacked)
+    shutil.rmtree(unpacked)
+    return path
+
+
+def make_peft_adapter(folder: Path) -> Path:
+    from tests.weights.test_peft_adapter import write_toy_adapter
+
+    return write_toy_adapter(folder)
+
+
+def read_peft_adapter(path: Path) -> Any:
+    from tests.weights.test_peft_adapter import read
+
+    return read(path)
 
 
 def read_weights(path: Path) -> Any:
@@ -229,16 +268,23 @@ def misbehave(path: Path) -> Any:
 
 MISBEHAVING = "misbehaving"  # not one of ours
 FORMATS = {
-    "bert_config": Format(make_bert_config, read_bert_config, follows_links=True),
-    "keras_archive": Format(make_keras_archive, read_keras_archive, follows_links=True),
-    MISBEHAVING: Format(make_anything, misbehave),
-    "run_directory": Format(
-        make_run_directory, read_run_directory, (ValueError, FileNotFoundError, FileExistsError), follows_links=True
-    ),
-    "safetensors": Format(make_hugging_face, read_weights, follows_links=True),
-    "safetensors_shards": Format(make_shards, read_weights, follows_links=True),
-    "tf1_checkpoint": Format(make_tf1_checkpoint, read_weights, follows_links=True),
-    "vocabulary": Format(make_vocabulary, read_vocabulary, follows_links=True),
+    "bert_config": Format(make_bert_config, read_bert_config),
+    "keras_archive": Format(make_keras_archive, read_keras_archive),
+    MISBEHAVING: Format(make_anything, misbehave, follows_links=False),
+    "run_directory": Format(make_run_directory, read_run_directory, (ValueError, FileNotFoundError, FileExistsError)),
+    "google": Format(lambda folder: make_checkpoint(folder, "google"), read_weights),
+    "hugging_face": Format(lambda folder: make_checkpoint(folder, "hugging_face"), read_weights),
+    "keras_hub": Format(lambda folder: make_checkpoint(folder, "keras_hub"), read_weights),
+    "model_garden": Format(make_model_garden, read_weights),
+    "peft_adapter": Format(make_peft_adapter, read_peft_adapter),
+    "pytorch_legacy": Format(lambda folder: make_pytorch(folder, True), read_weights),
+    "pytorch_zip": Format(lambda folder: make_pytorch(folder, False), read_weights),
+    "sentence_transformers": Format(make_sentence_transformers, read_sentence_transformers),
+    "tensorflow_h5": Format(make_tensorflow_h5, read_weights),
+    "tf_hub": Format(make_tf_hub, read_weights),
+    "tf_hub_archive": Format(make_tf_hub_archive, read_weights),
+    "safetensors_shards": Format(make_shards, read_weights),
+    "vocabulary": Format(make_vocabulary, read_vocabulary),
 }
 
 

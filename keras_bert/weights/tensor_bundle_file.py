@@ -6,7 +6,6 @@ a shape with a negative extent, or with more elements than int64 counts, ends th
 Source of the format: TensorFlow's `tensor_bundle.cc`, `table/format.cc` (sorted string table), `tensor_bundle.proto`.
 """
 
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -336,6 +335,5 @@ def _damaged(prefix: Path, reason: object) -> ValueError:
 
 
 def _sizes(prefix: Path) -> dict[str, int]:
-    with os.scandir(prefix.parent) as folder:
-        files = sorted((file for file in folder if file.name.startswith(f"{prefix.name}.")), key=lambda file: file.name)
+    files = sorted(file for file in prefix.parent.iterdir() if file.name.startswith(f"{prefix.name}."))
     return {file.name: file.stat().st_size for file in files[:20] if file.is_file()}

@@ -40,7 +40,11 @@ def read(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    return write_adapter(tmp_path / "adapter", make(), ONE_BERT, ARGUMENTS, "bert")
+    return write_toy_adapter(tmp_path)
+
+
+def write_toy_adapter(parent):
+    return write_adapter(parent / "adapter", make(), ONE_BERT, ARGUMENTS, "bert")
 
 
 def change_config(folder, **changes):

@@ -17,8 +17,12 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
 
 @pytest.fixture
 def saved_model(tmp_path):
-    """Folder with the files of a SavedModel that are read."""
-    folder = tmp_path / "bert_en_uncased"
+    return make_saved_model(tmp_path)
+
+
+def make_saved_model(parent):
+    """Writes a folder with the files of a SavedModel that are read."""
+    folder = parent / "bert_en_uncased"
     for name in ("assets", "variables"):
         (folder / name).mkdir(parents=True)
     (folder / "saved_model.pb").write_bytes(b"not read")
