@@ -179,17 +179,10 @@ def run(values):
 
 
 def main(argv):
-    """Runs the ablation; errors of flags and programs are printed without a traceback."""
-    from experiments.programs import ProgramFailed
+    """Runs the ablation."""
+    from experiments.programs import run_experiment
 
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}; put the flags of a program in quotes")
-    try:
-        run(flags.FLAGS)
-    except KeyboardInterrupt:
-        sys.exit("experiments.ablation: interrupted; re-run the same command to resume")
-    except (OSError, ValueError, ProgramFailed) as error:
-        sys.exit(f"experiments.ablation: {error}")
+    run_experiment("experiments.ablation", run, argv)
 
 
 if __name__ == "__main__":

@@ -114,17 +114,10 @@ def run(values):
 
 
 def main(argv):
-    """Runs the comparison; errors of flags and programs are printed without a traceback."""
-    from experiments.programs import ProgramFailed
+    """Runs the comparison."""
+    from experiments.programs import run_experiment
 
-    if argv[1:]:
-        raise app.UsageError(f"unexpected arguments: {argv[1:]}")
-    try:
-        run(flags.FLAGS)
-    except KeyboardInterrupt:
-        sys.exit("experiments.adapters: interrupted; re-run the same command to resume")
-    except (OSError, ValueError, ProgramFailed) as error:
-        sys.exit(f"experiments.adapters: {error}")
+    run_experiment("experiments.adapters", run, argv)
 
 
 if __name__ == "__main__":

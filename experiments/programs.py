@@ -9,12 +9,26 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
+from absl import app, flags
+
 FINE_TUNING_PROGRAMS = ("tasks.classify", "tasks.glue", "tasks.squad", "tasks.swag", "tasks.tagging")
 _NUM_LOG_LINES = 5  # shown in errors
 
 
 class ProgramFailed(Exception):
     """A program rejected its flags or ended without results."""
+
+
+def run_experiment(name, run, argv):
+    """Calls `run` of the experiment `name` with the flags; errors that the user can fix have no traceback."""
+    if argv[1:]:
+        raise app.UsageError(f"unexpected arguments: {argv[1:]}; put the flags of a program in quotes")
+    try:
+        run(flags.FLAGS)
+    except KeyboardInterrupt:
+        sys.exit(f"{name}: interrupted; re-run the same command to resume")
+    except (OSError, ValueError, ProgramFailed) as error:
+        sys.exit(f"{name}: {error}")
 
 
 @dataclass(frozen=True)
