@@ -8,9 +8,15 @@ from tests.mutations import FORMATS, MISBEHAVING, assert_reads_mutations, mutate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {MISBEHAVING}))
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {MISBEHAVING, "keras_archive"}))
 def test_readers_refuse_or_accept_mutated_files(name):
     assert_reads_mutations(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 500, 100))  # in parts, because each builds a model
+def test_archives_of_keras_are_refused_or_accepted(first):
+    assert_reads_mutations("keras_archive", 100, first)
 
 
 def test_mutations_are_seeded_and_change_the_folder(tmp_path):
