@@ -6,7 +6,7 @@ import inspect
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import keras
 import numpy as np
@@ -21,6 +21,7 @@ from keras_bert.models.inference import Predictor
 from keras_bert.models.labelled_text_model import LabelledTextModel
 from keras_bert.models.lora import (
     LORA_ARGUMENTS,
+    LoraArguments,
     check_lora_arguments,
     copy_merged,
     enable_lora,
@@ -88,10 +89,7 @@ class BertHead(LabelledTextModel):
         name: str | None = None,
         dtype: Any = None,
         trainable: bool = True,
-        lora_rank: int | None = None,
-        lora_alpha: float | None = None,
-        lora_dropout: float = 0.0,
-        lora_targets: Sequence[str] | None = None,
+        **lora: Unpack[LoraArguments],
     ):
         super().__init__(encoder, preprocessor, name, dtype)
         self._is_trainable = trainable
@@ -102,7 +100,7 @@ class BertHead(LabelledTextModel):
         self.lora_alpha: float | None = None
         self.lora_dropout = 0.0
         self.lora_targets: tuple[str, ...] | None = None
-        self._enable_lora(lora_rank, lora_alpha, lora_dropout, lora_targets)
+        self._enable_lora(**lora)
         self._has_own_loss = True
         self._jit_compiles_step = False
         # An object that Keras does not look into: what it holds is not part of the model.
@@ -134,16 +132,20 @@ class BertHead(LabelledTextModel):
     # === Adapters ===
 
     def _enable_lora(
-        self, rank: int | None, alpha: float | None, dropout: float, targets: Sequence[str] | None
+        self,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        lora_dropout: float = 0.0,
+        lora_targets: Sequence[str] | None = None,
     ) -> None:
-        targets = check_lora_arguments(rank, alpha, dropout, targets)
-        if rank is None or targets is None:
+        targets = check_lora_arguments(lora_rank, lora_alpha, lora_dropout, lora_targets)
+        if lora_rank is None or targets is None:
             return
         if self.freeze != FREEZE_NONE:
             raise ValueError(f"LoRA freezes the encoder itself; leave freeze out, which is {self.freeze!r}")
-        enable_lora(self.encoder, rank, alpha, dropout, targets, self.seed)
-        self.lora_rank, self.lora_alpha, self.lora_dropout = rank, rank if alpha is None else alpha, dropout
-        self.lora_targets = tuple(targets)
+        enable_lora(self.encoder, lora_rank, lora_alpha, lora_dropout, targets, self.seed)
+        self.lora_rank, self.lora_alpha = lora_rank, lora_rank if lora_alpha is None else lora_alpha
+        self.lora_dropout, self.lora_targets = lora_dropout, tuple(targets)
 
     def merge_adapter(self) -> Self:
         """Returns a copy of the model without LoRA, whose kernels contain the adapters; it has the same outputs.

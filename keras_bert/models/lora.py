@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
 
 import keras
 from absl import logging
@@ -14,9 +14,20 @@ from keras_bert.layers.seeds import derive_seed
 from keras_bert.models.pretrained import merged_arrays
 from keras_bert.weights.peft_adapter import TARGETS, Adapter, ordered_targets, target_parts
 
-LORA_ARGUMENTS = ("lora_rank", "lora_alpha", "lora_dropout", "lora_targets")
 # All dense layers of the transformer blocks.
 DEFAULT_TARGETS = tuple(name for name in TARGETS if name != "pooler.dense")
+
+
+class LoraArguments(TypedDict, total=False):
+    """Arguments of a head for LoRA; see `BertHead`."""
+
+    lora_rank: int | None
+    lora_alpha: float | None
+    lora_dropout: float
+    lora_targets: Sequence[str] | None
+
+
+LORA_ARGUMENTS = tuple(LoraArguments.__annotations__)
 
 
 def check_lora_arguments(
