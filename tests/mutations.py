@@ -714,9 +714,9 @@ def run_mutations(name: str, number: int, first: int = 0, processes: int = 1) ->
             process.close()
 
 
-def assert_reads_mutations(name: str, number: int = 500, first: int = 0) -> None:
+def assert_reads_mutations(name: str, number: int = 500) -> None:
     """Fails, naming the first mutations, if a reader does with any of them what it must not."""
-    problems = [result for result in run_mutations(name, number, first) if result["problem"]]
+    problems = [result for result in run_mutations(name, number) if result["problem"]]
     lines = [f"{result['number']} ({result['change']}): {result['problem']}" for result in problems[:20]]
     assert not problems, f"{len(problems)} of {number} mutations of {name}:\n" + "\n".join(lines)
 
