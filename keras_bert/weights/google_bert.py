@@ -62,17 +62,14 @@ def read(prefix: Path) -> Checkpoint:
     shapes |= expected_classifier_shapes(arguments["hidden_size"], 2, SPAN_HEAD)
     arrays = tensors.read_variables(variables, shapes)
     slots = {name for name in tensors.entries if name in _COUNTERS or name.rpartition("/")[0] in tensors.entries}
-    used = {name for stored in variables.values() for name in stored.names}
     return Checkpoint(
         source="google_bert",
         path=prefix,
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        tensor_names={path: stored.names for path, stored in variables.items()},
         vocabulary=vocabulary,
-        unused=tuple(sorted(tensors.entries.keys() - used - slots)),
-        skipped_optimizer_slots=len(slots),
+        **tensors.account(variables, slots),
     )
 
 

@@ -20,36 +20,37 @@ from absl import logging
 
 from keras_bert.io.atomic_write import atomic_text_file, write_json
 from keras_bert.typing import PathLike
+from keras_bert.weights import keras_hub
 from keras_bert.weights.bert_config import read_json
-from keras_bert.weights.hugging_face import CONFIG_NAME, MODEL_TYPE, OWN_MODEL_TYPE
-from keras_bert.weights.hugging_face_tokenizer import TOKENIZER_CONFIG_NAME
+from keras_bert.weights.hugging_face import CONFIG_NAME, MODEL_TYPE, OPENERS, OWN_MODEL_TYPE
+from keras_bert.weights.hugging_face_tokenizer import TOKENIZER_CONFIG_NAME, TOKENIZER_NAME, VOCABULARY_NAME
 from keras_bert.weights.preset_table import PRESETS
+from keras_bert.weights.sentence_transformers import LIBRARY_CONFIG_NAME, MODULES_NAME, SETTINGS_NAME
+from keras_bert.weights.weight_shards import INDEX_SUFFIX
 
 SCHEME = "hf://"
 DEFAULT_REVISION = "main"
 MODEL_CARD_NAME = "README.md"
 # The files of weights in the order of preference: the first that a repository has is downloaded.
-_INDEX_SUFFIX = ".index.json"  # of a file that lists shards
-WEIGHT_NAMES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "tf_model.h5",
-)
-_VOCABULARY_NAMES = ("vocab.txt", "tokenizer.json", "assets/tokenizer/vocabulary.txt")
+WEIGHT_NAMES = tuple(OPENERS)
+_VOCABULARY_NAMES = (VOCABULARY_NAME, TOKENIZER_NAME, keras_hub.VOCABULARY_NAME)
 _TOKENIZER_NAMES = (TOKENIZER_CONFIG_NAME, *_VOCABULARY_NAMES)
 # How a sentence encoder makes a vector of the vectors of the tokens.
 _POOLING_NAMES = (
-    "modules.json",
+    MODULES_NAME,
     "1_Pooling/config.json",
     "2_Normalize/config.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
+    SETTINGS_NAME,
+    LIBRARY_CONFIG_NAME,
 )
-# A preset of keras-hub: its class, and its files. The vocabulary and `tokenizer.json` are among `_VOCABULARY_NAMES`.
-_KERAS_HUB_CLASS = "BertBackbone"
-_KERAS_HUB_NAMES = ("metadata.json", "preprocessor.json", "task.json", "task.weights.h5", "model.weights.h5")
+# The files of a preset of keras-hub. The vocabulary and `tokenizer.json` are among `_VOCABULARY_NAMES`.
+_KERAS_HUB_NAMES = (
+    keras_hub.METADATA_NAME,
+    keras_hub.PREPROCESSOR_NAME,
+    keras_hub.TASK_NAME,
+    keras_hub.TASK_WEIGHTS_NAME,
+    keras_hub.WEIGHTS_NAME,
+)
 _RECORDS = "keras_bert"  # folder of the records in a repository's folder of the cache
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REPOSITORY = re.compile(r"\w(?:[\w.-]*\w)?/\w(?:[\w.-]*\w)?", re.ASCII)
@@ -345,7 +346,7 @@ def select_files(
 
 def _is_keras_hub_bert(config: Mapping[str, Any], source: str) -> bool:
     """Returns whether a configuration is of keras-hub's BERT, or else of Hugging Face's; ValueError if of neither."""
-    if config.get("class_name") == _KERAS_HUB_CLASS:
+    if config.get("class_name") == keras_hub.BACKBONE:
         return True
     if config.get("model_type") in (MODEL_TYPE, OWN_MODEL_TYPE):
         return False
@@ -358,7 +359,7 @@ def _is_keras_hub_bert(config: Mapping[str, Any], source: str) -> bool:
 
 def _find_weights(names: Collection[str], read: Callable[[str], Mapping[str, Any]], source: str) -> list[str]:
     first = next((name for name in WEIGHT_NAMES if name in names), None)
-    if first is None or not first.endswith(_INDEX_SUFFIX):
+    if first is None or not first.endswith(INDEX_SUFFIX):
         return [] if first is None else [first]
     shards = read(first).get("weight_map")
     stated = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()

@@ -131,20 +131,18 @@ def read(weights: Path) -> Checkpoint:
         variables |= map_hugging_face_pretraining_heads(names) | select_head(SPANS, names)
         shapes |= expected_pretraining_shapes(arguments) | expected_classifier_shapes(width, 2, SPAN_HEAD)
         arrays = tensors.read_variables(variables, shapes)
-    used = {name for stored in variables.values() for name in stored.names}
     return Checkpoint(
         source="hugging_face",
         path=weights,
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        tensor_names={path: stored.names for path, stored in variables.items()},
         vocabulary=tokenizer.vocabulary,
         lower_case=tokenizer.lower_case,
         strip_accents=tokenizer.strip_accents,
         max_characters_per_word=tokenizer.max_characters_per_word,
-        unused=tuple(sorted(tensors.entries.keys() - used)),
         encoder_kind=kind,
+        **tensors.account(variables),
     )
 
 

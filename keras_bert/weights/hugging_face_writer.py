@@ -15,6 +15,7 @@ from absl import logging
 from safetensors.numpy import save_file
 
 from keras_bert.io.atomic_write import atomic_folder
+from keras_bert.io.special_tokens import PADDING_TOKEN
 from keras_bert.typing import PathLike
 from keras_bert.weights.bert_config import parse_encoder_arguments
 from keras_bert.weights.encoder_kinds import ONE_BERT, TWO_DIRECTIONS, EncoderKind, write_encoder_kind
@@ -53,7 +54,6 @@ _PRETRAINING_ARCHITECTURES = {
     (True, False): "BertForMaskedLM",
     (False, True): "BertForNextSentencePrediction",
 }
-_PADDING_TOKEN = "[PAD]"
 _FLOAT_TYPES = ("float64", "float32", "float16", "bfloat16")
 _MAX_PROBLEMS_LISTED = 5
 
@@ -102,8 +102,8 @@ def write_hugging_face(
     files: dict[str, str] = {}
     if tokenizer is not None:
         check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
-        if _PADDING_TOKEN in tokenizer.vocabulary:
-            configuration["pad_token_id"] = list(tokenizer.vocabulary).index(_PADDING_TOKEN)
+        if PADDING_TOKEN in tokenizer.vocabulary:
+            configuration["pad_token_id"] = list(tokenizer.vocabulary).index(PADDING_TOKEN)
         longest = arguments["max_position_embeddings"]
         files |= tokenizer_files(tokenizer, min((embedding and embedding.max_length) or longest, longest))
     if embedding is not None and configuration["model_type"] == MODEL_TYPE:

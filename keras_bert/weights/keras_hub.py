@@ -119,7 +119,6 @@ def read(weights: Path) -> Checkpoint:
             variables |= CLASSIFIER_VARIABLES
             shapes |= expected_classifier_shapes(arguments["hidden_size"], classifier["num_labels"])
         arrays = tensors.read_variables(variables, shapes)
-    used = {name for stored in variables.values() for name in stored.names}
     slots = {name for name in tensors.entries if name.startswith(f"{TASK_WEIGHTS_NAME}/optimizer/")}
     return Checkpoint(
         source="keras_hub",
@@ -127,12 +126,10 @@ def read(weights: Path) -> Checkpoint:
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        tensor_names={path: stored.names for path, stored in variables.items()},
         vocabulary=vocabulary,
         lower_case=lower_case,
         strip_accents=strip_accents,
-        unused=tuple(sorted(tensors.entries.keys() - used - slots)),
-        skipped_optimizer_slots=len(slots),
+        **tensors.account(variables, slots),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from absl import logging
 
 from keras_bert.io.atomic_write import atomic_folder
+from keras_bert.io.special_tokens import SPECIAL_TOKENS
 from keras_bert.typing import PathLike
 from keras_bert.weights.bert_config import parse_encoder_arguments
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
@@ -44,7 +45,6 @@ from keras_bert.weights.layout import CLASSIFIER_HEAD, expected_classifier_shape
 
 _VERSION = "0.32.0"  # the version of KerasHub whose layout this is
 _PREPROCESSOR = "BertTextClassifierPreprocessor"
-_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # in every vocabulary of their BertTokenizer
 _MODULES = {
     BACKBONE: "bert_backbone",
     CLASSIFIER: "bert_text_classifier",
@@ -89,7 +89,7 @@ def write_keras_hub(
     files = _describe(arguments, classifier_arguments, tokenizer is not None, arrays)
     if tokenizer is not None:
         check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
-        missing = [token for token in _SPECIAL_TOKENS if token not in tokenizer.vocabulary]
+        missing = [token for token in SPECIAL_TOKENS if token not in tokenizer.vocabulary]
         if missing:
             raise ValueError(f"the vocabulary for {path} lacks {missing}, which KerasHub's BertTokenizer needs")
         files[TOKENIZER_NAME] = _describe_tokenizer(tokenizer)

@@ -4,6 +4,7 @@ Their variables are found through the graph of objects in the checkpoint, by the
 `official/nlp/modeling/networks/bert_encoder.py` and `layers/transformer_encoder_block.py`.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,19 +229,16 @@ def read_objects(
         variables |= objects.dense(SPAN_HEAD, layer)
         shapes |= expected_classifier_shapes(hidden, 2, SPAN_HEAD)
     arrays = tensors.read_variables(variables, shapes)
-    names = tensors.entries.keys() - {OBJECT_GRAPH}
-    slots = {name for name in names if _is_slot(name, graph)}
-    used = {name for stored in variables.values() for name in stored.names}
+    entries = {name: entry for name, entry in tensors.entries.items() if name != OBJECT_GRAPH}
+    weights = dataclasses.replace(tensors, entries=entries)
     return Checkpoint(
         source=source,
         path=tensors.path,
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        tensor_names={path: stored.names for path, stored in variables.items()},
         vocabulary=vocabulary,
-        unused=tuple(sorted(names - used - slots)),
-        skipped_optimizer_slots=len(slots),
+        **weights.account(variables, {name for name in weights.entries if _is_slot(name, graph)}),
     )
 
 

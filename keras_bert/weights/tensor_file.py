@@ -1,8 +1,9 @@
 """An opened file of named tensors, whose names, shapes and types are checked before any tensor is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +49,15 @@ class TensorFile:
         return {
             path: stored.join([self.read(name).astype(np.float32, copy=False) for name in stored.names])
             for path, stored in variables.items()
+        }
+
+    def account(self, variables: VariableMap, slots: Collection[str] = ()) -> dict[str, Any]:
+        """Returns the fields of a `Checkpoint` that say which tensors were read; `slots` are those of an optimizer."""
+        used = {name for stored in variables.values() for name in stored.names}
+        return {
+            "tensor_names": {path: stored.names for path, stored in variables.items()},
+            "unused": tuple(sorted(self.entries.keys() - used - set(slots))),
+            "skipped_optimizer_slots": len(slots),
         }
 
     def _find_problem(self, path: str, name: str, shape: tuple[int, ...]) -> str | None:
