@@ -50,11 +50,12 @@ def open_own_file(path: PathLike, flags: int, advice: str) -> int:
     raise ValueError(f"{refusal}. {advice}")
 
 
-def parse_json(content: bytes) -> Any:
+def parse_json(content: bytes, max_depth: int = MAX_JSON_DEPTH, **hooks: Any) -> Any:
     """Parses JSON in UTF-8; raises ValueError, without the name of the file, for anything that is not.
 
-    Refused are also more than `MAX_JSON_BYTES`, lists and objects nested more than `MAX_JSON_DEPTH` deep, and integers
-    beyond 64 bits, which every later conversion would have to expect.
+    Refused are also more than `MAX_JSON_BYTES`, lists and objects nested more than `max_depth` deep, and integers
+    beyond 64 bits, which every later conversion would have to expect. `hooks` are those of `json.loads`; a `parse_int`
+    among them replaces the last check.
 
     >>> parse_json(b"[" * 1000 + b"]" * 1000)
     Traceback (most recent call last):
@@ -62,15 +63,16 @@ def parse_json(content: bytes) -> Any:
     """
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"there are {len(content)} bytes, and at most {MAX_JSON_BYTES} are read")
+    hooks = {"parse_int": _parse_int, **hooks}
     try:
-        value = json.loads(content.decode("utf-8"), parse_int=_parse_int)
+        value = json.loads(content.decode("utf-8"), **hooks)
     except RecursionError:
-        raise ValueError(f"lists and objects are nested more than {MAX_JSON_DEPTH} deep") from None
+        raise ValueError(f"lists and objects are nested more than {max_depth} deep") from None
     level, depth = [[value]], 0
     while level := [item for group in level for item in _items(group)]:
         depth += 1
-        if depth > MAX_JSON_DEPTH:
-            raise ValueError(f"lists and objects are nested more than {MAX_JSON_DEPTH} deep")
+        if depth > max_depth:
+            raise ValueError(f"lists and objects are nested more than {max_depth} deep")
     return value
 
 

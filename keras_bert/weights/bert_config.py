@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_bert.io.untrusted_files import parse_json
+
 SIZE_NAMES = (
     "vocab_size",
     "hidden_size",
@@ -29,8 +31,7 @@ MAX_JSON_BYTES = 2**24
 _MAX_VALUES = 2_000_000  # each takes up to about 60 bytes, whatever its length in the file
 _MAX_DEPTH = 32
 _MAX_DIGITS = 40
-_TOO_DEEP = f"nested more than {_MAX_DEPTH} deep"
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
@@ -61,20 +62,18 @@ def read_json_value(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > _MAX_VALUES:
         raise ValueError(f"{path}: has more than {_MAX_VALUES} values. Check that it is the right file.")
     try:
-        text = data.decode("utf-8")
-        value = json.loads(
-            text,
+        value = parse_json(
+            data,
+            _MAX_DEPTH,
             object_pairs_hook=_unique_object,
             parse_int=_parse_integer,
             parse_float=_parse_float,
             parse_constant=_refuse_number,
         )
-        _check_depth(value)
-        if _SURROGATE_ESCAPE.search(text):
+        if _SURROGATE_ESCAPE.search(data):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:  # invalid JSON, undecodable bytes, or over a limit
-        reason = _TOO_DEEP if isinstance(error, RecursionError) else error
-        raise ValueError(f"{path}: not JSON ({reason}); the file has {len(data)} bytes. Fetch it again.") from error
+    except ValueError as error:  # invalid JSON, undecodable bytes, or over a limit
+        raise ValueError(f"{path}: not JSON ({error}); the file has {len(data)} bytes. Fetch it again.") from error
     return value
 
 
@@ -110,22 +109,6 @@ def _parse_float(digits: str) -> float:
 
 def _refuse_number(text: str) -> Any:
     raise ValueError(f"the number {shorten(text, 40)} is not finite")
-
-
-def _check_depth(value: Any) -> None:
-    """Raises ValueError if containers are nested too deeply for code, or a `repr`, that recurses."""
-    level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(_MAX_DEPTH):
-        if not level:
-            return
-        level = [
-            item
-            for container in level
-            for item in (container.values() if isinstance(container, dict) else container)
-            if isinstance(item, (dict, list))
-        ]
-    if level:
-        raise ValueError(_TOO_DEEP)
 
 
 def parse_encoder_arguments(config: Mapping[str, Any], path: Path, activations: Mapping[str, str]) -> dict[str, Any]:
