@@ -14,7 +14,7 @@ from keras_bert.weights.bert_config import SIZE_NAMES
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 from keras_bert.weights.google_bert import ACTIVATIONS, CLASSIFIER, CLASSIFIER_DROPOUT, CONFIG_NAME, SPANS
 from keras_bert.weights.hugging_face import is_one_bert
-from keras_bert.weights.hugging_face_writer import TokenizerSettings, check_arrays, check_vocabulary
+from keras_bert.weights.hugging_face_writer import TokenizerSettings, check_arrays, check_is_free, check_vocabulary
 from keras_bert.weights.layout import (
     CHOICE_HEAD,
     CLASSIFIER_HEAD,
@@ -56,8 +56,7 @@ def write_google_bert(
     anything is written, if arguments, arrays and vocabulary do not match or the format cannot hold the model.
     """
     path = Path(path)
-    if path.exists() or path.is_symlink():
-        raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
+    check_is_free(path)
     _check_format(path, encoder_arguments, arrays, classifier_arguments, dtype, encoder_kind)
     configuration = {
         **{name: encoder_arguments[name] for name in SIZE_NAMES},

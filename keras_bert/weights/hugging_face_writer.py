@@ -81,8 +81,7 @@ def write_hugging_face(
     vocabulary do not match.
     """
     path = Path(path)
-    if path.exists() or path.is_symlink():
-        raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
+    check_is_free(path)
     if dtype not in STORED_TYPES:
         raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
     arguments = parse_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
@@ -153,6 +152,12 @@ def _convert_to_tensors(
         for variable in shapes
         for name, tensor in variables[variable].split(np.asarray(arrays[variable])).items()
     }
+
+
+def check_is_free(path: Path) -> None:
+    """Raises FileExistsError if a folder that is to be written exists, before its contents are made."""
+    if path.exists() or path.is_symlink():
+        raise FileExistsError(f"{path} exists and is not overwritten; write to another folder, or remove it first")
 
 
 def check_arrays(path: Path, arrays: Mapping[str, np.ndarray], shapes: Shapes) -> None:
