@@ -151,9 +151,8 @@ def _resize(config, size):
 def run(values):
     """Checks the flags, runs all programs that have not finished, and writes the table."""
     from experiments.programs import check_flags
-    from experiments.tables import collect_scores, format_table, make_row
+    from experiments.tables import collect_scores, format_table, make_row, write_table
     from experiments.variants import list_variants
-    from keras_bert.io.atomic_write import atomic_text_file, write_json
     from keras_bert.training.run_dir import RunDirectory
 
     settings = make_settings(values)
@@ -172,9 +171,7 @@ def run(values):
         rows.append(make_row(variant, pretraining, fine_tuning))
         scores = {task: collect_scores(results) for task, results in fine_tuning.items()}
         records.append({"variant": variant.row, "pretraining": pretraining, "scores": scores})
-        with atomic_text_file(run_dir.path / "table.md", overwrite=True) as file:
-            file.write(format_table(rows))
-        write_json(run_dir.path / "table.json", records, overwrite=True)
+        write_table(run_dir.path, rows, records)
     print(format_table(rows), end="")
 
 

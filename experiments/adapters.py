@@ -95,8 +95,7 @@ def make_row(method, task, results):
 def run(values):
     """Runs all programs that have not finished, and writes the table."""
     from experiments.programs import run_once
-    from experiments.tables import format_table
-    from keras_bert.io.atomic_write import atomic_text_file, write_json
+    from experiments.tables import format_table, write_table
     from keras_bert.training.run_dir import RunDirectory
 
     names = ("init_checkpoint", "precision", "num_seeds", "sst2_rows")
@@ -107,9 +106,7 @@ def run(values):
     for (method, task), program in make_programs(values, folder).items():
         results = run_once(program, lambda line: print(line, file=sys.stderr))
         rows.append(make_row(method, task, results))
-        with atomic_text_file(run_dir.path / "table.md", overwrite=True) as file:
-            file.write(format_table(rows))
-        write_json(run_dir.path / "table.json", rows, overwrite=True)
+        write_table(run_dir.path, rows, rows)
     print(format_table(rows), end="")
 
 

@@ -1,6 +1,8 @@
-"""The table of an ablation, from the results of its runs."""
+"""The table of an experiment, from the results of its runs."""
 
 import statistics
+
+from keras_bert.io.atomic_write import atomic_text_file, write_json
 
 
 def format_table(rows):
@@ -15,6 +17,13 @@ def format_table(rows):
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(row.get(column, "-")) for column in columns) + " |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def write_table(folder, rows, records):
+    """Writes or updates the table of an experiment, `table.md`, and the records behind it, `table.json`."""
+    with atomic_text_file(folder / "table.md", overwrite=True) as file:
+        file.write(format_table(rows))
+    write_json(folder / "table.json", records, overwrite=True)
 
 
 def make_row(variant, pretraining, fine_tuning):
