@@ -83,6 +83,7 @@ def test_pairs_are_read_from_all_containers_in_order():
     assert np.abs(classifier.predict((b, a), verbose=0) - expected).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_learns_several_labels_per_text():
     texts = ["good", "bad", "good and bad", "the film"] * 8
     labels = [["praise"], ["blame"], ["praise", "blame"], []] * 8
@@ -91,6 +92,7 @@ def test_learns_several_labels_per_text():
     assert classifier.evaluate(texts, labels, verbose=0, return_dict=True)["accuracy"] == 1.0
 
 
+@pytest.mark.slow
 def test_learns_a_regression():
     targets = [1.0 if label == "positive" else -1.0 for label in LABELS]
     classifier = trained(toy_classifier(None, problem_type=REGRESSION), y=targets, epochs=20)

@@ -176,6 +176,7 @@ def test_windows_are_averaged_in_the_graph(tmp_path):
     assert_close(served["probabilities"], classifier.predict_probabilities(columns), num_terms=64)
 
 
+@pytest.mark.slow
 def test_a_served_model_reads_no_more_windows_than_the_maximum(tmp_path):
     classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows", window_stride=5, max_windows=9))
     texts = ["good " * 1_000_000, "bad", "", "the film was awful . " * 9]  # the first one has 5 MB

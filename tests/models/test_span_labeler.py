@@ -118,6 +118,7 @@ def test_answers_equal_prediction_files_and_their_offsets(labeler):
     assert [len(answers) for answers in labeler.answer(QUESTIONS, CONTEXTS, n_best=3)] == [3, 3, 0, 0, 3, 3]
 
 
+@pytest.mark.slow
 def test_null_threshold_decides_whether_a_question_is_answered(labeler, tmp_path):
     question, context = QUESTIONS[:1], CONTEXTS[:1]
     (best,) = labeler.answer(question, context)[0]

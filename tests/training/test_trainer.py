@@ -69,6 +69,7 @@ def test_resumes_an_interrupted_run_exactly(tmp_path):
     assert records(one, "train")[-1]["loss"] == records(other, "train")[-1]["loss"]
 
 
+@pytest.mark.slow
 def test_resumes_a_run_with_adapters_exactly(tmp_path):
     def run(folder, **stop):
         model = toy_classifier(lora_rank=2, lora_dropout=0.1)
