@@ -18,8 +18,9 @@ from 1) and the predictions. Lists are written to JSON Lines only. The file appe
     pretrainer         text, with [MASK] in it                                              masks
     feature extractor  text, or text_a and text_b                                           embedding
 
-`start` and `end` are character offsets into the context or text. Predictions of other models have the names of their
-outputs.
+`start` and `end` are character offsets into the context or text. A model that reads long texts in windows adds the
+columns `num_windows`, how many it read, and `truncated`, whether the text has more. Predictions of other models have
+the names of their outputs.
 
 --columns=message names the column of the text, --columns=question=frage,context=text those of several inputs, and
 --columns=prompt=start,choices=first+second those of an input with several texts per row, which in JSON Lines may also

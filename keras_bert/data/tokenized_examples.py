@@ -334,6 +334,18 @@ def flatten_rows(packed: Mapping[str, tf.Tensor], vocab_size: int) -> tuple[np.n
     )
 
 
+def warn_of_cut_texts(is_cut: Any, preprocessor: Any) -> None:
+    """Warns of texts, bool [texts], of which windows after the preprocessor's `max_windows` were dropped."""
+    num_cut = int(np.sum(is_cut))
+    if num_cut:
+        logging.warning(
+            "%d of %d texts have more than max_windows=%d windows; the rest of them is not read",
+            num_cut,
+            len(is_cut),
+            preprocessor.max_windows,
+        )
+
+
 def log_long_texts(token_counts: np.ndarray, preprocessor: BertPreprocessor) -> int:
     """Warns of texts with more tokens, special ones included, than the model takes; returns their number."""
     num_long = int(np.sum(np.asarray(token_counts) > preprocessor.sequence_length))

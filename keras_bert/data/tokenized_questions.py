@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.data.formats.squad_files import SquadQuestion
-from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows
+from keras_bert.data.tokenized_examples import TokenizedExamples, flatten_rows, warn_of_cut_texts
 from keras_bert.io.row_errors import quotation
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
 from keras_bert.text.words import tokens_of_words
@@ -82,6 +82,7 @@ def _tokenize_chunk(
     indices = [distinct.setdefault(question.context, len(distinct)) for question in questions]
     contexts, words = (tf.gather(ragged, indices) for ragged in tokens_of_words(tokenizer, list(distinct)))
     windows = preprocessor.split(tokenizer.tokenize([question.question for question in questions]), contexts)
+    warn_of_cut_texts(windows.is_cut, preprocessor)
     packed = preprocessor.pack(windows.questions, windows.contexts)
     rows, first_tokens = windows.rows.numpy(), windows.first_tokens.numpy()
     lengths = windows.contexts.row_lengths().numpy()

@@ -213,9 +213,7 @@ class BertClassifier(BertHead):
             return [self.labels[i] for i in logits.argmax(axis=-1)]
         return [[name for name, logit in zip(self.labels, row, strict=True) if logit >= 0] for row in logits]
 
-    def export(
-        self, path: PathLike, dtype: str | None = None, pairs: bool = False, max_windows: int | None = None
-    ) -> Path:
+    def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
@@ -224,37 +222,32 @@ class BertClassifier(BertHead):
         [batch] and `score_<label>` [batch] for every label; with several labels at once also `labels` [batch, labels],
         the names of those that hold, else ""; regression returns `values` [batch, outputs] and each output by name.
         With windows, the signatures of texts also return `num_windows` int32 [batch], how many windows of the text were
-        read, and `truncated` bool [batch], whether there are more. `tokens` refuses ids that the encoder does not have.
+        read, and `truncated` bool [batch], whether there are more than the preprocessor's `max_windows`. `tokens`
+        refuses ids that the encoder does not have.
 
         Args:
             path: folder to write, for example "models/intents/1"; the server reads the version from its name.
             dtype: "float32" or "bfloat16" to store and compute in it; None means the model's own. bfloat16 halves the
                 size, and is faster on processors that compute in it.
             pairs: whether the inputs are pairs of texts.
-            max_windows: maximum number of windows of a text, for a preprocessor with windows; None means the
-                preprocessor's own.
 
         Returns:
             Path of the folder.
 
         Raises:
             FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, the dtype is unknown, `max_windows` is given without windows, or
-                the Keras backend is not TensorFlow.
+            ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
         inputs = TextInputs(PAIR_COLUMNS if pairs else TEXT_COLUMNS)
-        preprocessor: Any = None if self.preprocessor is None else _with_max_windows(self.preprocessor, max_windows)
 
         def signatures(served: Any) -> Any:
             def from_windows(texts: Any) -> Any:
-                assert preprocessor is not None
-                ids, num_windows, is_cut = preprocessor.with_window_counts(texts)
+                ids, num_windows, is_cut = served.preprocessor.with_window_counts(texts)
                 return {**_serving_answers(served, served(ids)), "num_windows": num_windows, "truncated": is_cut}
 
-            has_windows = preprocessor is not None and preprocessor.long_texts == _WINDOWS
-            from_texts = from_windows if has_windows else None
+            from_texts = from_windows if served.preprocessor.long_texts == _WINDOWS else None
             return text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids)), from_texts)
 
         return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})
@@ -271,18 +264,6 @@ class BertClassifier(BertHead):
         if labels is None and "labels" not in given and problem_type != REGRESSION:
             raise ValueError(f"{path} has no classifier, so its labels are unknown; pass labels=[...], a list of names")
         return {**super().checkpoint_defaults(path, head, given), "labels": labels, "problem_type": problem_type}
-
-
-def _with_max_windows(preprocessor: BertPreprocessor, max_windows: int | None) -> BertPreprocessor:
-    """Returns the preprocessor, or a copy with another number of windows."""
-    if max_windows is None:
-        return preprocessor
-    if preprocessor.long_texts != _WINDOWS:
-        raise ValueError(
-            f"max_windows={max_windows} needs a preprocessor with long_texts={_WINDOWS!r}; it has "
-            f"{preprocessor.long_texts!r}"
-        )
-    return type(preprocessor).from_config({**preprocessor.get_config(), "max_windows": max_windows})
 
 
 def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:

@@ -187,7 +187,8 @@ class BertSpanLabeler(BertHead):
 
         Args:
             questions: strings, or UTF-8 bytes.
-            contexts: the same, one per question; contexts longer than the model are read in windows.
+            contexts: the same, one per question; contexts longer than the model are read in windows, up to the
+                preprocessor's `max_windows` of them, with a warning if there are more.
             n_best: maximum number of answers per question.
             max_answer_length: maximum number of tokens in an answer.
             null_threshold: None if every question has an answer. Otherwise the null answer, "" at 0, 0, is ranked first
@@ -214,6 +215,7 @@ class BertSpanLabeler(BertHead):
         self.require_preprocessor()
         import tensorflow as tf
 
+        from keras_bert.data.tokenized_examples import warn_of_cut_texts
         from keras_bert.text.answer_spans import N_BEST
 
         _check_numbers(n_best, max_answer_length, null_threshold)
@@ -225,6 +227,7 @@ class BertSpanLabeler(BertHead):
             )
         questions, contexts = (tf.constant(texts, tf.string) for texts in (questions, contexts))
         found = answer_in_graph(self, questions, contexts, max(n_best, N_BEST), max_answer_length, null_threshold)
+        warn_of_cut_texts(found["truncated"], self.preprocessor)
         found = {name: values.numpy().tolist() for name, values in found.items()}
         names = ("answers", "scores", "start_characters", "end_characters")
         columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
@@ -254,9 +257,10 @@ class BertSpanLabeler(BertHead):
         Signatures: `serving_default` takes `question` and `context`, strings [batch]; `examples` takes serialized
         tf.Examples [batch] with features of the same names. Both return `answer` string [batch], `score` and
         `null_score` float32 [batch], `start_byte`, `end_byte`, `start_character`, `end_character` int32 [batch], and
-        the best answers [batch, n_best]: `n_best_answers`, `n_best_scores`, `n_best_start_bytes` and so on. `tokens`
-        takes `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and returns `start_logits` and
-        `end_logits`. Contexts longer than the model are read in windows.
+        the best answers [batch, n_best]: `n_best_answers`, `n_best_scores`, `n_best_start_bytes` and so on.
+        Contexts longer than the model are read in windows: `num_windows` int32 [batch] is how many were read, and
+        `truncated` bool [batch] whether there are more than the preprocessor's `max_windows`. `tokens` takes
+        `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and returns `start_logits`, `end_logits`.
 
         Args:
             path, dtype: see `BertClassifier.export`, also for the result.
@@ -322,6 +326,7 @@ def answer_in_graph(
     import tensorflow as tf
 
     from keras_bert.text.answer_spans import find_answers
+    from keras_bert.text.windows import count_by_row
 
     prepared = labeler.preprocessor(questions, contexts)
     logits = labeler(prepared.inputs, training=False)
@@ -336,4 +341,9 @@ def answer_in_graph(
         score = best["score"]
         best = {name: tf.where(is_null, tf.zeros_like(values), values) for name, values in best.items()}
         best["score"] = score
-    return {**best, "null_score": null_scores, **{f"n_best_{name}": values for name, values in found.items()}}
+    best |= {
+        "null_score": null_scores,
+        "num_windows": count_by_row(prepared.rows, tf.size(contexts)),
+        "truncated": prepared.is_cut,
+    }
+    return {**best, **{f"n_best_{name}": values for name, values in found.items()}}

@@ -215,7 +215,8 @@ class BertTokenClassifier(BertHead):
         """Tags raw texts, as an exported model does.
 
         Args:
-            texts: strings, split into words by `keras_bert.text.words.split_text`.
+            texts: strings, split into words by `keras_bert.text.words.split_text`. Words after the preprocessor's
+                `max_windows` are left out, with a warning.
 
         Returns:
             A dict per text: `words`, a list of dicts of `text`, `tag`, `score` (the tag's probability), `start` and
@@ -229,18 +230,23 @@ class BertTokenClassifier(BertHead):
         self.require_preprocessor()
         import tensorflow as tf
 
-        return described_texts(tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string)))
+        from keras_bert.data.tokenized_examples import warn_of_cut_texts
+
+        answers = tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string))
+        warn_of_cut_texts(answers["truncated"], self.preprocessor)
+        return described_texts(answers)
 
     def export(self, path: PathLike, dtype: str | None = None) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
-        Signatures: `serving_default` takes `text`, strings [batch], of any length; `examples` takes serialized
+        Signatures: `serving_default` takes `text`, strings [batch]; `examples` takes serialized
         tf.Examples [batch] with the feature `text`; `words` takes `words`, strings [batch] of words with spaces between
-        them, for texts that are split into words already. All three return `word_count` int32 [batch] and, for each
-        word, [batch, words], padded with "" and 0: `words`, `tags`, `scores` (probabilities),
-        `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. If the tags spell entities they also
-        return `entity_count` and, [batch, entities], `entities`, `entity_types`, `entity_scores` (the mean of the
-        words'), `entity_start_bytes` and so on. `tokens` takes `token_ids`, `segment_ids`, `padding_mask`, int32
+        them, for texts that are split into words already. All three return `num_windows` int32 [batch], `truncated`
+        bool [batch], whether there are words after the preprocessor's `max_windows`, which are not returned;
+        `word_count` int32 [batch]; and, for each word, [batch, words], padded with "" and 0: `words`, `tags`, `scores`
+        (probabilities), `start_bytes`, `end_bytes`, `start_characters`, `end_characters`. If the tags spell entities
+        they also return `entity_count` and, [batch, entities], `entities`, `entity_types`, `entity_scores` (the mean of
+        the words'), `entity_start_bytes` and so on. `tokens` takes `token_ids`, `segment_ids`, `padding_mask`, int32
         [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
@@ -305,29 +311,39 @@ def tag_texts(model: Any, texts: Any, split: Callable[[Any], Any] | None = None)
     import tensorflow as tf
 
     from keras_bert.text.entity_spans import are_entity_tags
+    from keras_bert.text.pack import keep_first
+    from keras_bert.text.substrings import Substrings
     from keras_bert.text.words import split_text
 
     split = split or split_text
-    words, starts = split(texts)
-    prepared = model.preprocessor(words)
+    all_words, starts = split(texts)
+    prepared = model.preprocessor(all_words, model.preprocessor.max_windows)
+    words = keep_first(all_words, prepared.num_words)
+    starts = words.with_values(keep_first(starts, prepared.num_words).values)
+    substrings = Substrings(texts)
     logits = model(prepared.inputs, training=False)
     word_logits = tf.gather_nd(logits, tf.stack([prepared.windows, prepared.positions], axis=1))  # [words, labels]
     numbers = tf.argmax(word_logits, axis=1, output_type=tf.int32)
     scores = words.with_values(tf.reduce_max(tf.nn.softmax(word_logits), axis=1))
-    ends = starts + words.with_values(tf.strings.length(words.values))
+    ends = words.with_values(starts.values + tf.strings.length(words.values))
     answers = {
         "words": words,
         "tags": words.with_values(tf.gather(tf.constant(model.labels), numbers)),
         "scores": scores,
-        **_offsets(texts, starts, ends),
+        **_offsets(substrings, starts, ends),
     }
-    answers = {"word_count": tf.cast(words.row_lengths(), tf.int32), **_dense(answers)}
+    answers = {
+        "num_windows": prepared.num_windows,
+        "truncated": prepared.num_words < tf.cast(all_words.row_lengths(), tf.int32),
+        "word_count": prepared.num_words,
+        **_dense(answers),
+    }
     if not are_entity_tags(model.labels):
         return answers
-    return {**answers, **_entities(texts, words.with_values(numbers), model.labels, scores, starts, ends)}
+    return {**answers, **_entities(substrings, words.with_values(numbers), model.labels, scores, starts, ends)}
 
 
-def _entities(texts: Any, numbers: Any, labels: list[str], scores: Any, starts: Any, ends: Any) -> dict[str, Any]:
+def _entities(substrings: Any, numbers: Any, labels: list[str], scores: Any, starts: Any, ends: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     from keras_bert.text.entity_spans import find_entities
@@ -338,27 +354,20 @@ def _entities(texts: Any, numbers: Any, labels: list[str], scores: Any, starts: 
     entity_ends = spans.types.with_values(tf.gather(ends.values, offset + spans.last_words.values))
     size = tf.size(spans.types.values)
     mean_scores = tf.math.unsorted_segment_mean(scores.values, spans.entity_ids.values, size)
-    whole, lengths = tf.gather(texts, spans.types.value_rowids()), entity_ends.values - entity_starts.values
+    texts = substrings.between(spans.types.value_rowids(), entity_starts.values, entity_ends.values)
     answers = {
-        "entities": spans.types.with_values(tf.strings.substr(whole, entity_starts.values, lengths)),
+        "entities": spans.types.with_values(texts),
         "entity_types": spans.types,
         "entity_scores": spans.types.with_values(mean_scores),
-        **{f"entity_{name}": values for name, values in _offsets(texts, entity_starts, entity_ends).items()},
+        **{f"entity_{name}": values for name, values in _offsets(substrings, entity_starts, entity_ends).items()},
     }
     return {"entity_count": tf.cast(spans.types.row_lengths(), tf.int32), **_dense(answers)}
 
 
-def _offsets(texts: Any, starts: Any, ends: Any) -> dict[str, Any]:
+def _offsets(substrings: Any, starts: Any, ends: Any) -> dict[str, Any]:
     """Returns byte offsets and the corresponding character offsets."""
-    import tensorflow as tf
-
-    whole = tf.gather(texts, starts.value_rowids())
-
-    def characters(offsets: Any) -> Any:
-        before = tf.strings.substr(whole, tf.zeros_like(offsets.values), offsets.values)
-        return offsets.with_values(tf.strings.length(before, unit="UTF8_CHAR"))
-
-    return dict(zip(_OFFSETS, (starts, ends, characters(starts), characters(ends)), strict=True))
+    characters = substrings.characters_before(starts.value_rowids(), starts.values, ends.values)
+    return dict(zip(_OFFSETS, (starts, ends, *map(starts.with_values, characters)), strict=True))
 
 
 def _dense(answers: dict[str, Any]) -> dict[str, Any]:

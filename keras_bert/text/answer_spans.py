@@ -5,6 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_bert.text.question_preprocessor import QuestionInputs
+from keras_bert.text.substrings import Substrings
 from keras_bert.text.words import WORD_SEPARATORS
 
 # Defaults of `write_predictions` in google-research/bert run_squad.py.
@@ -97,22 +98,19 @@ def find_answers(
     offset = tf.gather(offsets, spans.windows)
     starts = tf.gather(prepared.start_bytes.values, offset + spans.starts)
     ends = tf.gather(prepared.end_bytes.values, offset + spans.ends)
-    texts = tf.strings.substr(tf.gather(contexts, spans.rows), starts, ends - starts)
+    substrings = Substrings(contexts)
+    texts = substrings.between(spans.rows, starts, ends)
     # As in the original, which joins the words of an answer by spaces.
     texts = tf.strings.regex_replace(texts, f"[{WORD_SEPARATORS}]+", " ")
 
     num_questions = tf.size(contexts)
     kept = _select_distinct(spans.rows, texts, num_questions, n_best)
     rows, starts, ends = (tf.gather(values, kept) for values in (spans.rows, starts, ends))
-    context_of_answer = tf.gather(contexts, rows)
+    start_characters, end_characters = substrings.characters_before(rows, starts, ends)
 
     def by_question(values: tf.Tensor) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_value_rowids(values, tf.cast(rows, tf.int64), tf.cast(num_questions, tf.int64))
         return ragged.to_tensor(shape=[None, n_best])
-
-    def count_characters(num_bytes: tf.Tensor) -> tf.Tensor:
-        prefix = tf.strings.substr(context_of_answer, tf.zeros_like(num_bytes), num_bytes)
-        return tf.strings.length(prefix, unit="UTF8_CHAR")
 
     null_scores = tf.cast(start_logits[:, 0] + end_logits[:, 0], tf.float32)
     return AnswersInContexts(
@@ -120,8 +118,8 @@ def find_answers(
         by_question(tf.cast(tf.gather(spans.start_logits + spans.end_logits, kept), tf.float32)),
         by_question(starts),
         by_question(ends),
-        by_question(count_characters(starts)),
-        by_question(count_characters(ends)),
+        by_question(start_characters),
+        by_question(end_characters),
         tf.math.unsorted_segment_min(null_scores, prepared.rows, num_questions),
     )
 

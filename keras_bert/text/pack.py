@@ -73,6 +73,13 @@ def packed_lengths(segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None
     return length_a + length_b + tf.where(length_b > 0, ADDED_TO_TWO_SEGMENTS, ADDED_TO_ONE_SEGMENT)
 
 
+def keep_first(ragged: tf.RaggedTensor, counts: tf.Tensor) -> tf.RaggedTensor:
+    """Returns the first values of each row, of which it has at least `counts`, int32 `[rows]`."""
+    first = tf.cast(ragged.row_starts(), tf.int32)
+    kept = tf.ragged.range(first, first + counts)  # indices of the flat values
+    return kept.with_values(tf.gather(ragged.values, kept.values))
+
+
 def row_lengths(segment: tf.RaggedTensor) -> tf.Tensor:
     """Returns the number of tokens of each row, int32 `[batch]`."""
     return tf.cast(segment.row_lengths(), tf.int32)

@@ -5,15 +5,17 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.text.inputs import as_segment_tensors
-from keras_bert.text.pack import PackingPreprocessor, check_int, check_pad_to, check_sequence_length, packed_lengths
+from keras_bert.text.pack import PackingPreprocessor, check_pad_to, check_sequence_length, packed_lengths
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.windows import count_windows_of_pairs, split_pairs_into_windows
+from keras_bert.text.windows import (
+    MAX_WINDOWS,
+    check_max_windows,
+    count_windows_of_pairs,
+    split_pairs_into_windows,
+)
 
 WINDOWS = "windows"
 LONG_TEXTS_CHOICES = ("truncate", WINDOWS)
-# With the default of 128 tokens per window about 4,000 tokens, ten pages. A text of a megabyte has thousands of
-# windows, which the encoder would compute at once.
-MAX_WINDOWS = 64
 
 
 class BertPreprocessor(PackingPreprocessor):
@@ -80,8 +82,7 @@ class BertPreprocessor(PackingPreprocessor):
                 f"window_stride must be an int of at least 1, and needs long_texts={WINDOWS!r}. "
                 f"Received: window_stride={window_stride!r}, long_texts={long_texts!r}."
             )
-        if max_windows is not None:
-            check_int("max_windows", max_windows, minimum=1)
+        check_max_windows(max_windows)
         self.pad_to = pad_to
         self.long_texts = long_texts
         self.window_stride = window_stride

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_bert.text.inputs import Texts, as_text_tensor
 from keras_bert.text.pack import ADDED_TO_TWO_SEGMENTS, PackingPreprocessor, check_int, row_lengths
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.windows import QuestionWindows, split_questions
+from keras_bert.text.windows import MAX_WINDOWS, QuestionWindows, check_max_windows, split_questions
 from keras_bert.text.words import tokenize_words
 
 # Defaults of google-research/bert run_squad.py.
@@ -26,6 +26,7 @@ class QuestionInputs(NamedTuple):
     may_end: tf.Tensor  # bool [windows, length]: whether an answer may end with the token
     start_bytes: tf.RaggedTensor  # int32 [windows, (tokens)]: first byte of each context token in its context
     end_bytes: tf.RaggedTensor  # int32 [windows, (tokens)]: one past its last byte
+    is_cut: tf.Tensor  # bool [batch]: whether the context has more than `max_windows`, so that its end was dropped
 
 
 class BertQuestionPreprocessor(PackingPreprocessor):
@@ -41,12 +42,16 @@ class BertQuestionPreprocessor(PackingPreprocessor):
         sequence_length: maximum number of ids per window: question, context and three special tokens.
         stride: number of tokens between the beginnings of windows.
         max_query_length: maximum number of tokens of a question; longer questions are truncated.
+        max_windows: maximum number of windows of a context; the tokens after them are dropped. It limits time and
+            memory, which grow with the longest context. None is no limit: do not use it on untrusted texts.
+            Differs from BERT, which has no limit; no context of SQuAD reaches the default.
 
     Inputs: `questions` and `contexts`, each a list, NumPy array, pandas Series or string tensor `[batch]`.
 
     Outputs: `QuestionInputs`, a named tuple whose `inputs` are int32 tensors `[windows, length]`, padded to the longest
         window: `token_ids`, `segment_ids`, `padding_mask`. Its `rows` `[windows]` are the questions of the windows;
-        `context_starts`, `may_start`, `may_end`, `start_bytes` and `end_bytes` locate answers in the contexts.
+        `context_starts`, `may_start`, `may_end`, `start_bytes` and `end_bytes` locate answers in the contexts, and
+        `is_cut` says which contexts have more than `max_windows`.
 
     Raises:
         TypeError: `tokenizer` is not a BertTokenizer, a number is not an int, or an input is not text.
@@ -66,6 +71,7 @@ class BertQuestionPreprocessor(PackingPreprocessor):
         sequence_length: int = SEQUENCE_LENGTH,
         stride: int = STRIDE,
         max_query_length: int = MAX_QUERY_LENGTH,
+        max_windows: int | None = MAX_WINDOWS,
     ) -> None:
         super().__init__(tokenizer, sequence_length)
         check_int("sequence_length", sequence_length, minimum=1)
@@ -77,8 +83,10 @@ class BertQuestionPreprocessor(PackingPreprocessor):
                 f"max_query_length={max_query_length} tokens and {ADDED_TO_TWO_SEGMENTS} special tokens. "
                 f"Pass at least {max_query_length + ADDED_TO_TWO_SEGMENTS + 1}, or a smaller max_query_length."
             )
+        check_max_windows(max_windows)
         self.stride = stride
         self.max_query_length = max_query_length
+        self.max_windows = max_windows
 
     def __call__(self, questions: Texts, contexts: Texts) -> QuestionInputs:
         """Tokenizes and packs a batch; see the class for inputs, outputs and errors."""
@@ -102,7 +110,7 @@ class BertQuestionPreprocessor(PackingPreprocessor):
             for marks in (windows.is_max_context, tf.ones_like(windows.contexts, tf.bool))
         )
         starts, ends = gather_windows(tokens.start_bytes), gather_windows(tokens.end_bytes)
-        return QuestionInputs(inputs, windows.rows, context_starts, may_start, may_end, starts, ends)
+        return QuestionInputs(inputs, windows.rows, context_starts, may_start, may_end, starts, ends, windows.is_cut)
 
     def split(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> QuestionWindows:
         """Splits tokenized contexts into windows that fit into a row together with their questions.
@@ -113,14 +121,18 @@ class BertQuestionPreprocessor(PackingPreprocessor):
 
         Returns:
             Named tuple of `questions` and `contexts` `[windows, (tokens)]`, `rows` `[windows]` (the question of each
-            window), `first_tokens` `[windows]` (index of the window's first token in its context) and `is_max_context`
-            `[windows, (tokens)]`, which is True in exactly one window for each token.
+            window), `first_tokens` `[windows]` (index of the window's first token in its context), `is_max_context`
+            `[windows, (tokens)]`, which is True in exactly one window for each token, and `is_cut` `[batch]`, whether
+            the context has more than `max_windows`.
         """
-        return split_questions(questions, contexts, self.sequence_length, self.stride, self.max_query_length)
+        return split_questions(
+            questions, contexts, self.sequence_length, self.stride, self.max_query_length, self.max_windows
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments in a form that JSON can hold, the tokenizer as its own config."""
-        return {**super().get_config(), "stride": self.stride, "max_query_length": self.max_query_length}
+        own = {"stride": self.stride, "max_query_length": self.max_query_length, "max_windows": self.max_windows}
+        return {**super().get_config(), **own}
 
 
 def _place_marks(marks: tf.RaggedTensor, context_starts: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:

@@ -4,11 +4,28 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_bert.text.pack import ADDED_TO_ONE_SEGMENT, ADDED_TO_TWO_SEGMENTS, row_lengths, truncated_lengths
+from keras_bert.text.pack import (
+    ADDED_TO_ONE_SEGMENT,
+    ADDED_TO_TWO_SEGMENTS,
+    check_int,
+    keep_first,
+    row_lengths,
+    truncated_lengths,
+)
 
 # Added to a window's length in `_check_is_max_context` of google-research/bert run_squad.py: of two windows that give
 # a token the same context, the longer one is better.
 _LENGTH_WEIGHT = 0.01
+
+# With the default of 128 tokens per window about 4,000 tokens, ten pages. A text of a megabyte has thousands of
+# windows, which the encoder would compute at once.
+MAX_WINDOWS = 64
+
+
+def check_max_windows(max_windows: int | None) -> None:
+    """Raises an error unless `max_windows` is None or an int of at least 1."""
+    if max_windows is not None:
+        check_int("max_windows", max_windows, minimum=1)
 
 
 def count_windows(lengths: tf.Tensor, window_length: tf.Tensor | int, stride: tf.Tensor | int) -> tf.Tensor:
@@ -42,6 +59,11 @@ def split_into_windows(
     first = tf.gather(tf.cast(segment.row_starts(), tf.int32), rows) + begin
     positions = tf.ragged.range(first, first + kept)  # [windows, (tokens)]
     return positions.with_values(tf.gather(segment.values, positions.values)), rows
+
+
+def count_by_row(rows: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
+    """Counts how often each row occurs in `rows`, int32 `[num_rows]`."""
+    return tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, num_rows)  # `tf.math.bincount` has a branch
 
 
 def first_tokens_of_windows(rows: tf.Tensor, stride: tf.Tensor | int) -> tf.Tensor:
@@ -117,12 +139,10 @@ def _plan_split(
         window_length = tf.maximum(sequence_length - ADDED_TO_ONE_SEGMENT, 1)
         return _PairSplit(None, segment_a, window_length, _limit_stride(window_length, stride))
     kept_a, kept_b = truncated_lengths(row_lengths(segment_a), row_lengths(segment_b), sequence_length)
-    first = tf.cast(segment_a.row_starts(), tf.int32)
-    kept = tf.ragged.range(first, first + kept_a)  # [batch, (tokens)], indices of the flat values
-    segment_a = kept.with_values(tf.gather(segment_a.values, kept.values))
     # If b is truncated at all, the part kept fills the room; if not, it is its own only window.
     window_length = tf.maximum(kept_b, 1)
-    return _PairSplit(segment_a, segment_b, window_length, _limit_stride(window_length, stride))
+    kept = keep_first(segment_a, kept_a)
+    return _PairSplit(kept, segment_b, window_length, _limit_stride(window_length, stride))
 
 
 def _limit_stride(window_length: tf.Tensor, stride: int | None) -> tf.Tensor:
@@ -137,19 +157,29 @@ class QuestionWindows(NamedTuple):
     rows: tf.Tensor  # int32 [windows], ascending: the question of each window
     first_tokens: tf.Tensor  # int32 [windows]: index of the window's first token in its context
     is_max_context: tf.RaggedTensor  # bool [windows, (tokens)]: True in exactly one window for each token
+    is_cut: tf.Tensor  # bool [batch]: whether the context has more than `max_windows`, so that its end was dropped
 
 
 def split_questions(
-    questions: tf.RaggedTensor, contexts: tf.RaggedTensor, sequence_length: int, stride: int, max_query_length: int
+    questions: tf.RaggedTensor,
+    contexts: tf.RaggedTensor,
+    sequence_length: int,
+    stride: int,
+    max_query_length: int,
+    max_windows: int | None = None,
 ) -> QuestionWindows:
     """Splits contexts into overlapping windows, so that each fits into a row together with its question.
+
+    `max_windows` is as for `split_into_windows`.
 
     Differs from BERT: an empty context is one empty window; the original has none and then no answer to the question.
     """
     questions = questions[:, :max_query_length]
     room = sequence_length - ADDED_TO_TWO_SEGMENTS - row_lengths(questions)
     stride = tf.minimum(stride, room)
-    windows, rows = split_into_windows(contexts, room, stride)
+    windows, rows = split_into_windows(contexts, room, stride, max_windows)
+    limit = tf.int32.max if max_windows is None else max_windows
+    is_cut = count_windows(row_lengths(contexts), room, stride) > limit
     first_tokens = first_tokens_of_windows(rows, stride)
     is_max_context = has_max_context(windows, first_tokens + tf.cast(tf.gather(contexts.row_starts(), rows), tf.int32))
-    return QuestionWindows(tf.gather(questions, rows), windows, rows, first_tokens, is_max_context)
+    return QuestionWindows(tf.gather(questions, rows), windows, rows, first_tokens, is_max_context, is_cut)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_bert.text.inputs import Texts, as_text_tensor
 from keras_bert.text.normalization import CHINESE, PUNCTUATION
+from keras_bert.text.substrings import Substrings
 from keras_bert.text.tokenizer import BertTokenizer
 
 # `is_whitespace` in google-research/bert run_squad.py.
@@ -61,7 +62,7 @@ def split_text(texts: Texts) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     is_last = tf.concat([tf.not_equal(chunk[1:], chunk[:-1]), tf.ones_like(chunk[:1], tf.bool)], axis=0)
     lengths = tf.cast(tf.strings.length(chunks.values), tf.int64)
     end = tf.where(is_last, tf.gather(lengths, chunk), tf.concat([begin[1:], begin[:1]], axis=0))
-    words = tf.strings.substr(tf.gather(chunks.values, chunk), begin, end - begin)
+    words = Substrings(chunks.values).between(chunk, tf.cast(begin, tf.int32), tf.cast(end, tf.int32))
     words = tf.RaggedTensor.from_value_rowids(words, tf.gather(chunks.value_rowids(), chunk), nrows=chunks.nrows())
     return words, words.with_values(tf.gather(starts.values, chunk) + tf.cast(begin, tf.int32))
 

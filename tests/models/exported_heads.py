@@ -146,7 +146,8 @@ def span_labeler():
 
 def token_classifier(labels):
     """Returns a token classifier with windows of a few words."""
-    preprocessor = BertWordPreprocessor(BertTokenizer(VOCABULARY, lower_case=True), sequence_length=16)
+    tokenizer = BertTokenizer(VOCABULARY, lower_case=True)
+    preprocessor = BertWordPreprocessor(tokenizer, sequence_length=16, max_windows=100)
     return BertTokenClassifier(toy_encoder(with_pooler=False, **SIZE), labels, preprocessor, seed=1)
 
 
@@ -193,6 +194,9 @@ def answered(model, columns):
         name.removesuffix("s"): [row[0] if row else "" if name == "answers" else 0 for row in rows]
         for name, rows in several.items()
     }
+    prepared = model.preprocessor(questions, contexts)
+    windows = np.bincount(prepared.rows, minlength=len(contexts))
+    best |= {"num_windows": windows, "truncated": prepared.is_cut.numpy()}
     null_scores = [answers[0]["score"] for answers in null]
     return {**best, "null_score": null_scores, **{f"n_best_{name}": rows for name, rows in several.items()}}
 
@@ -217,6 +221,8 @@ def tagged(model, columns):
     described = model.tag(texts)
     answers = columns_of(texts, [text["words"] for text in described], "", {"words": "text", "tags": "tag"})
     answers["word_count"] = [len(text["words"]) for text in described]
+    answers["num_windows"] = model.preprocessor(split_text(columns["text"])[0]).num_windows.numpy()
+    answers["truncated"] = [False] * len(texts)  # there are not that many windows
     if "entities" in described[0]:
         names = {"entities": "text", "entity_types": "type"}
         answers |= columns_of(texts, [text["entities"] for text in described], "entity_", names)

@@ -196,3 +196,18 @@ def test_an_encoder_with_few_positions_gets_a_shorter_default_length(caplog):
     assert len(labeler.answer(["Who?"], ["It was a dark and stormy night. " * 40])) == 1
     with pytest.raises(ValueError, match="beyond the encoder's"):
         BertSpanLabeler.from_preset("bert_tiny_novels", sequence_length=384)
+
+
+def test_a_long_context_is_read_up_to_the_maximum_of_windows(caplog):
+    tokenizer = BertTokenizer(VOCABULARY, lower_case=True)
+    labeler = BertSpanLabeler(
+        toy_encoder(num_hidden_layers=1, with_pooler=False), BertQuestionPreprocessor(tokenizer, 16, 4, 4, 3), seed=1
+    )
+    context = "the film was good . "
+    # Three windows of the room beside two tokens of the question and three special ones, 4 tokens apart.
+    read = " ".join((context * 9).split()[: 16 - 5 + 2 * 4])
+    whole, expected = labeler.answer(["a film"] * 2, [context * 50_000, read], n_best=20)  # a megabyte
+    assert whole == expected
+    assert "1 of 2 texts have more than max_windows=3 windows" in caplog.text
+    questions = [SquadQuestion("1", "a film", context * 50, (), False, None, None)]
+    assert len(tokenize_questions(questions, labeler.preprocessor).windows) == 3

@@ -114,6 +114,19 @@ def test_offsets_of_words_and_entities(model):
             assert text[item["start"] : item["end"]] == item["text"]
 
 
+@pytest.mark.parametrize("text", ["good film, " * 90_000, "\u4e16" * 300_000], ids=["words", "one_word_of_chinese"])
+def test_a_long_text_is_tagged_up_to_the_maximum_of_windows(text, caplog):
+    model = toy_model(preprocessor=preprocessor(max_windows=3))
+    whole, short = model.tag([text, "good film"])
+    assert "1 of 2 texts have more than max_windows=3 windows" in caplog.text
+    assert len(short["words"]) == 2
+    assert len(whole["words"]) == 14 + 2 * 7
+    (beginning,) = model.tag([text[: whole["words"][-1]["end"]]])
+    assert beginning == whole
+    # Sentences of words are read to their end.
+    assert list(map(len, model.predict_tags([["good"] * 500]))) == [500]
+
+
 def test_saves_and_loads_as_keras_file(tmp_path):
     model = toy_model(dropout=0.3, preprocessor=preprocessor(stride=4))
     model.save(tmp_path / "model.keras")

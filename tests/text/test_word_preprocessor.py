@@ -37,3 +37,20 @@ def test_windows_and_positions_equal_the_reference(toy, sequence_length, stride)
     assert len(prepared.inputs["token_ids"]) == window
     assert list(zip(prepared.windows.numpy(), prepared.positions.numpy(), strict=True)) == positions
     assert len(positions) == sum(map(len, sequences))  # no word is lost, even without any token
+    assert prepared.num_words.numpy().tolist() == list(map(len, sequences))
+    assert int(tf.reduce_sum(prepared.num_windows)) == window
+
+
+def test_words_after_the_maximum_of_windows_are_not_read(toy):
+    preprocessor = BertWordPreprocessor(toy, sequence_length=6, stride=2)  # windows of 4 wordpieces
+    words = tf.ragged.constant([["play"] * 50, [], ["play"] * 3, ["playing"] * 50, ["play"] * 8])
+    whole, cut = preprocessor(words), preprocessor(words, max_windows=3)
+    assert cut.num_windows.numpy().tolist() == [3, 1, 1, 3, 3]
+    assert cut.num_words.numpy().tolist() == [8, 0, 3, 4, 8]
+    # Words of windows that were read are read as before, but where a window with more context was dropped.
+    np.testing.assert_array_equal(cut.inputs["token_ids"][:3], whole.inputs["token_ids"][:3])
+    assert (
+        list(zip(cut.windows.numpy(), cut.positions.numpy(), strict=True))[:6]
+        == list(zip(whole.windows.numpy(), whole.positions.numpy(), strict=True))[:6]
+    )
+    assert preprocessor(words[4:], max_windows=2).num_words.numpy().tolist() == [6]

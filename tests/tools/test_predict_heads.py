@@ -89,7 +89,9 @@ def test_answers_questions(span_labeler, tmp_path, caplog):
     source = write_jsonl(tmp_path / "in.jsonl", {"id": range(len(contexts)), "question": questions, "text": contexts})
     run(saved_model=folder, input=source, output=tmp_path / "out.jsonl", columns="context=text", keep_columns="id,text")
     rows = read_jsonl(tmp_path / "out.jsonl")
-    assert list(rows[0]) == ["line", "id", "text", "answer", "score", "start", "end", "null_score", "n_best"]
+    columns = ["answer", "score", "start", "end", "null_score", "num_windows", "truncated"]
+    assert list(rows[0]) == ["line", "id", "text", *columns, "n_best"]
+    assert {row["truncated"] for row in rows} == {row["num_windows"] == 64 for row in rows}
     assert [row["id"] for row in rows] == list(range(len(contexts)))
     assert [row["text"] for row in rows] == contexts
     for row, answers in zip(rows, labeler.answer(questions, contexts, n_best=20), strict=True):
@@ -109,8 +111,9 @@ def test_answers_questions(span_labeler, tmp_path, caplog):
     assert "cannot hold the lists of n_best" in caplog.text
     with open(tmp_path / "out.csv", newline="") as file:
         header, *fields = csv.reader(file)
-    assert header == ["line", "answer", "score", "start", "end", "null_score"]
-    assert fields == [[str(row[name]) for name in header] for row in rows]
+    assert header == ["line", *columns]
+    values = [[row[name] for name in header] for row in rows]
+    assert fields == [[each if isinstance(each, str) else json.dumps(each) for each in row] for row in values]
 
 
 def test_chooses_among_any_number_of_choices(multiple_choice, tmp_path):
@@ -151,6 +154,7 @@ def test_tags_texts(token_classifier, tmp_path):
     run(saved_model=folder, input=source, output=tmp_path / "out.jsonl")
     rows = read_jsonl(tmp_path / "out.jsonl")
     assert [row.pop("line") for row in rows] == list(range(1, len(texts) + 1))
+    assert [row.pop("num_windows") >= 1 and row.pop("truncated") for row in rows] == [False] * len(texts)
     assert_same(rows, model.tag(texts))
     assert {entity["type"] for row in rows for entity in row["entities"]} == {"good", "bad"}
     assert {len(row["entities"]) for row in rows} >= {0, 1, 2}

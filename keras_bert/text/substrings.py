@@ -1,0 +1,25 @@
+"""Many parts of a few texts, in time and memory that grow with the texts and the parts, not with their product."""
+
+import tensorflow as tf
+
+
+class Substrings:
+    """Looks up parts of texts `[batch]` by their bytes, in the graph.
+
+    `tf.strings.substr(tf.gather(texts, rows), ...)` copies a whole text for each part of it.
+    """
+
+    def __init__(self, texts: tf.Tensor):
+        self._joined = tf.strings.reduce_join(texts)
+        self._begins = tf.cumsum(tf.strings.length(texts), exclusive=True)  # [batch], in `_joined`
+
+    def between(self, rows: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """Returns the bytes from `starts` to `ends`, int32 `[parts]`, of the texts number `rows`: string `[parts]`."""
+        return tf.strings.substr(self._joined, tf.gather(self._begins, rows) + starts, ends - starts)
+
+    def characters_before(self, rows: tf.Tensor, *offsets: tf.Tensor) -> list[tf.Tensor]:
+        """Converts byte offsets, each int32 `[parts]`, in the texts number `rows` to offsets of characters."""
+        is_first_byte = tf.bitwise.bitwise_and(tf.io.decode_raw(self._joined, tf.uint8), 0xC0) != 0x80
+        before = tf.pad(tf.cumsum(tf.cast(is_first_byte, tf.int32)), [[1, 0]])  # [bytes + 1]
+        begins = tf.gather(self._begins, rows)
+        return [tf.gather(before, begins + offset) - tf.gather(before, begins) for offset in offsets]
