@@ -13,10 +13,12 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import gc
 import hashlib
 import io
 import json
 import os
+import queue
 import random
 import resource
 import select
@@ -24,11 +26,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def make_keras_archive(folder: Path) -> Path:
     from tests.toys import toy_classifier
 
     path = folder / "classifier.keras"
-    toy_classifier().save(path)
+    toy_classifier(encoder_arguments={"num_hidden_layers": 1}).save(path)
     return path
 
 
@@ -165,7 +166,7 @@ def read_keras_archive(path: Path) -> Any:
     try:
         return load_model(path)
     finally:
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)  # garbage is collected when there is much of it
 
 
 def make_run_directory(folder: Path) -> Path:
@@ -510,7 +511,7 @@ def mutate_folder(folder: Path, choose: random.Random, outside: Path) -> str:
 # === A worker, which reads one mutation after the other ===
 
 
-class Worker:
+class Reader:
     """Reads mutations of one format in this process."""
 
     def __init__(self, name: str, folder: Path):
@@ -518,8 +519,7 @@ class Worker:
         self.name = name
         self.folder = folder
         self.opened: list[str] = []  # files outside the folder that Python opened during a reading
-        self.notes_opens = False
-        for part in ("outside", "cwd", "valid"):
+        for part in ("", "outside", "cwd", "valid"):
             (folder / part).mkdir()
         (folder / "outside" / "secret").write_text(SECRET)
         os.chdir(folder / "cwd")
@@ -529,7 +529,6 @@ class Worker:
             self.format.read(folder / "first" / self.valid.name)  # a valid file is accepted, and libraries are loaded
         shutil.rmtree(folder / "first")
         self.before = self._snapshot()
-        sys.addaudithook(self._note_open)
 
     def run(self, number: int) -> dict[str, Any]:
         """Reads a mutation, and returns what happened: `problem` is None unless it must not."""
@@ -539,15 +538,16 @@ class Worker:
         change = mutate_folder(work, choose, self.folder / "outside")
         path = work / self.valid.name
         size = sum(file.lstat().st_size for file in work.rglob("*"))
+        os.chdir(self.folder / "cwd")
         self.opened.clear()
-        started, peak, self.notes_opens = time.monotonic(), _PeakMemory(), True
+        started, peak = time.monotonic(), _PeakMemory()
         error: BaseException | None = None
-        with _hidden_output(), _limited_address_space():
+        with _hidden_output(), _limited_address_space(), _noted_opens(self.note_open):
             try:
                 self.format.read(path)
             except BaseException as caught:
                 error = caught
-        seconds, used, self.notes_opens = time.monotonic() - started, peak.used(), False
+        seconds, used = time.monotonic() - started, peak.used()
         shutil.rmtree(work)
         problem = None
         if error is not None and not isinstance(error, self.format.errors):
@@ -574,11 +574,23 @@ class Worker:
             if not file.is_relative_to(self.folder / "valid")
         }
 
-    def _note_open(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.notes_opens and event == "open" and isinstance(arguments[0], (str, os.PathLike)):
+    def note_open(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], (str, os.PathLike)):
             name = os.path.realpath(arguments[0])
             if name.startswith(str(self.folder / "outside")) or name == "/etc/hostname":
                 self.opened.append(name)
+
+
+_open_notes: list[Callable[[str, tuple[Any, ...]], None]] = []
+
+
+@contextlib.contextmanager
+def _noted_opens(note: Callable[[str, tuple[Any, ...]], None]) -> Iterator[None]:
+    _open_notes.append(note)
+    try:
+        yield
+    finally:
+        _open_notes.clear()
 
 
 @contextlib.contextmanager
@@ -628,121 +640,140 @@ def _memory(name: str) -> int:
     return 0
 
 
-def _work(name: str) -> None:
-    """Reads numbers from the standard input, and writes what happened to each to the standard output."""
+def _work() -> None:
+    """Reads names of formats and numbers from the standard input, and writes what happened to the standard output."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A hook cannot be removed.
+    sys.addaudithook(lambda event, arguments: [note(event, arguments) for note in _open_notes] and None)
+    readers: dict[str, Reader] = {}
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            worker = Worker(name, Path(folder).resolve())
-        except BaseException as error:
-            print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), file=answers, flush=True)
-            raise
-        print(json.dumps({"ready": True}), file=answers, flush=True)
         for line in sys.stdin:
-            print(json.dumps(worker.run(int(line))), file=answers, flush=True)
+            name, number = json.loads(line)
+            try:
+                if name not in readers:
+                    readers[name] = Reader(name, Path(folder).resolve() / name)
+                    gc.freeze()  # libraries are not looked at again by every collection
+                    answer: dict[str, Any] = {"ready": True}
+                else:
+                    answer = readers[name].run(number)
+            except BaseException as error:
+                answer = {"failed": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), file=answers, flush=True)
         os.chdir("/")
 
 
 # === The runner ===
 
 
-class _Process:
-    """A process that reads mutations, and is replaced when it crashes or hangs."""
+class Worker:
+    """A process that reads mutations of any format, and is replaced when it crashes or hangs."""
 
-    def __init__(self, name: str):
-        self.name = name
-        self._start()
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._ready: set[str] = set()
 
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "tests.mutations", "--worker", f"--format={self.name}"]
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        answer = self._receive(300)
-        if not answer or "failed" in answer:
-            self.close()
-            raise RuntimeError(f"the valid example of {self.name} is not accepted: {answer}")
-
-    def run(self, number: int) -> dict[str, Any]:
-        self.process.stdin.write(f"{number}\n")
-        answer = self._receive(LIMIT_SECONDS + GRACE_SECONDS)
-        if answer is None:
-            hangs = self.process.poll() is None
-            self.close()
-            status = self.process.returncode
-            self._start()
-            problem = f"took more than {LIMIT_SECONDS:g} seconds" if hangs else f"ended the process with {status}"
-            return {"number": number, "change": "", "outcome": "lost", "seconds": 0.0, "problem": problem}
+    def run(self, name: str, number: int) -> dict[str, Any]:
+        """Reads a mutation of a format, and returns what happened."""
+        if name not in self._ready:
+            answer = self._ask(name, number, 300)
+            if answer != {"ready": True}:
+                raise RuntimeError(f"the valid example of {name} is not accepted: {answer}")
+            self._ready.add(name)
+        answer = self._ask(name, number, LIMIT_SECONDS + GRACE_SECONDS)
+        if "failed" in answer:
+            raise RuntimeError(f"mutation {number} of {name} was not made or read: {answer}")
         return answer
 
-    def _receive(self, seconds: float) -> dict[str, Any] | None:
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-        line = self.process.stdout.readline() if ready else ""
-        if ready and not line:
-            self.process.wait()
-        return json.loads(line) if line else None
+    def _ask(self, name: str, number: int, seconds: float) -> dict[str, Any]:
+        if self._process is None:
+            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+            command, pipe = [sys.executable, "-m", "tests.mutations", "--worker"], subprocess.PIPE
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True, bufsize=1
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps([name, number]) + "\n")
+        ready, _, _ = select.select([process.stdout], [], [], seconds)
+        line = process.stdout.readline() if ready else ""
+        if line:
+            return json.loads(line)
+        self.close()
+        problem = (
+            f"ended the process with {process.returncode}" if ready else f"took more than {LIMIT_SECONDS:g} seconds"
+        )
+        return {"number": number, "change": "", "outcome": "lost", "seconds": 0.0, "problem": problem}
 
     def close(self) -> None:
-        self.process.stdin.close()
+        """Ends the process."""
+        self._ready.clear()
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         try:
-            self.process.wait(10)
+            process.wait(10)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
 
-def run_mutations(name: str, number: int, first: int = 0, processes: int = 1) -> list[dict[str, Any]]:
-    """Reads mutations of a format in several processes, and returns what happened to each, in order."""
-    local, all_processes = threading.local(), []
+def run_mutations(workers: Sequence[Worker], name: str, number: int, first: int = 0) -> list[dict[str, Any]]:
+    """Reads mutations of a format, and returns what happened to each, in order."""
+    idle = queue.SimpleQueue[Worker]()
+    for worker in workers:
+        idle.put(worker)
 
     def run(mutation: int) -> dict[str, Any]:
-        if not hasattr(local, "process"):
-            local.process = _Process(name)
-            all_processes.append(local.process)
-        return local.process.run(mutation)
+        worker = idle.get()
+        try:
+            return worker.run(name, mutation)
+        finally:
+            idle.put(worker)
 
-    try:
-        with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-            return list(pool.map(run, range(first, first + number)))
-    finally:
-        for process in all_processes:
-            process.close()
+    with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
+        return list(pool.map(run, range(first, first + number)))
 
 
-def assert_reads_mutations(name: str, number: int = 500) -> None:
+def assert_reads_mutations(worker: Worker, name: str, number: int = 500) -> None:
     """Fails, naming the first mutations, if a reader does with any of them what it must not."""
-    problems = [result for result in run_mutations(name, number) if result["problem"]]
+    problems = [result for result in run_mutations([worker], name, number) if result["problem"]]
     lines = [f"{result['number']} ({result['change']}): {result['problem']}" for result in problems[:20]]
     assert not problems, f"{len(problems)} of {number} mutations of {name}:\n" + "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--format", choices=sorted(FORMATS), required=True)
+    parser.add_argument("--format", choices=sorted(FORMATS), action="append", help="may be repeated; default: all")
     parser.add_argument("--number", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        _work(arguments.format)
+        _work()
         return 0
-    started = time.monotonic()
-    results = run_mutations(arguments.format, arguments.number, arguments.first, arguments.processes)
-    counts = collections.Counter(result["outcome"] for result in results)
-    slowest = max(results, key=lambda result: result["seconds"])
-    print(f"{arguments.format}: {len(results)} mutations in {time.monotonic() - started:.0f} s; {dict(counts)}")
-    print(f"slowest: {slowest['seconds']:.2f} s, number {slowest['number']} ({slowest['change']})")
-    problems = [result for result in results if result["problem"]]
-    for result in problems[:50]:
-        print(f"  {result['number']} ({result['change']}): {result['problem']}")
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
+    workers, has_problems = [Worker() for _ in range(arguments.processes)], False
+    for name in arguments.format or sorted(FORMATS.keys() - {MISBEHAVING}):
+        started = time.monotonic()
+        results = run_mutations(workers, name, arguments.number, arguments.first)
+        counts = collections.Counter(result["outcome"] for result in results)
+        slowest = max(results, key=lambda result: result["seconds"])
+        print(f"{name}: {len(results)} mutations in {time.monotonic() - started:.0f} s; {dict(counts)}")
+        print(f"slowest: {slowest['seconds']:.2f} s, number {slowest['number']} ({slowest['change']})")
+        problems = [result for result in results if result["problem"]]
+        for result in problems[:50]:
+            print(f"  {result['number']} ({result['change']}): {result['problem']}")
+        print(f"{len(problems)} problems", flush=True)
+        has_problems |= bool(problems)
+    for worker in workers:
+        worker.close()
+    return 1 if has_problems else 0
 
 
 if __name__ == "__main__":

@@ -4,13 +4,20 @@ import random
 
 import pytest
 
-from tests.mutations import FORMATS, MISBEHAVING, assert_reads_mutations, mutate_folder, run_mutations
+from tests.mutations import FORMATS, MISBEHAVING, Worker, assert_reads_mutations, mutate_folder, run_mutations
+
+
+@pytest.fixture(scope="module")
+def worker():
+    worker = Worker()
+    yield worker
+    worker.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FORMATS.keys() - {MISBEHAVING}))
-def test_readers_refuse_or_accept_mutated_files(name):
-    assert_reads_mutations(name, 100 if name == "keras_archive" else 500)  # each archive builds a model
+def test_readers_refuse_or_accept_mutated_files(name, worker):
+    assert_reads_mutations(worker, name)
 
 
 def test_mutations_are_seeded_and_change_the_folder(tmp_path):
@@ -29,8 +36,8 @@ def test_mutations_are_seeded_and_change_the_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_runner_reports_every_kind_of_problem():
-    results = run_mutations(MISBEHAVING, 40)
+def test_the_runner_reports_every_kind_of_problem(worker):
+    results = run_mutations([worker], MISBEHAVING, 40)
     assert [result["number"] for result in results] == list(range(40))
     problems = " ".join(str(result["problem"]) for result in results)
     for problem in (
@@ -43,4 +50,4 @@ def test_the_runner_reports_every_kind_of_problem():
     ):
         assert problem in problems
     with pytest.raises(AssertionError, match="of 40 mutations of misbehaving"):
-        assert_reads_mutations(MISBEHAVING, 40)
+        assert_reads_mutations(worker, MISBEHAVING, 40)
