@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, Unpack
 
 import keras
@@ -16,32 +15,21 @@ from keras import ops
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.seeds import derive_seed
+from keras_bert.models.adapted_model import AdaptedModel
 from keras_bert.models.freeze import FREEZE_NONE, freeze_layers
-from keras_bert.models.inference import Predictor
-from keras_bert.models.labelled_text_model import LabelledTextModel
-from keras_bert.models.lora import (
-    LORA_ARGUMENTS,
-    LoraArguments,
-    check_lora_arguments,
-    copy_merged,
-    enable_lora,
-    get_adapter,
-    head_variables,
-    set_adapter,
-)
+from keras_bert.models.lora import LORA_ARGUMENTS, LoraArguments
 from keras_bert.models.paper_encoders.encoder_loading import read_encoder
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.text_model import arrays_of, as_list, checked_batch_size, is_examples, is_stream, separate_labels
 from keras_bert.training.loss import mean_loss_weights, total_loss
 from keras_bert.typing import PathLike, Tensor
-from keras_bert.weights.peft_adapter import read_adapter, write_adapter
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
 LossTerms = dict[str, tuple[Tensor, Tensor]]  # sum and weight, by the name of the loss
 
 
-class BertHead(LabelledTextModel):
+class BertHead(AdaptedModel):
     """A Keras model on top of an encoder that trains, evaluates and predicts on raw texts as well as on ids.
 
     `fit` tokenizes texts once, batches them by length, and trains with the same step as `keras_bert.Trainer`: the same
@@ -93,13 +81,9 @@ class BertHead(LabelledTextModel):
     ):
         super().__init__(encoder, preprocessor, name, dtype)
         self._is_trainable = trainable
+        self.seed = seed
         self.freeze = freeze
         freeze_layers(encoder, freeze)
-        self.seed = seed
-        self.lora_rank: int | None = None
-        self.lora_alpha: float | None = None
-        self.lora_dropout = 0.0
-        self.lora_targets: tuple[str, ...] | None = None
         self._enable_lora(**lora)
         self._has_own_loss = True
         self._jit_compiles_step = False
@@ -129,100 +113,9 @@ class BertHead(LabelledTextModel):
         if not self._is_trainable:
             self.trainable = False  # once there are layers, to which Keras passes the value on
 
-    # === Adapters ===
-
-    def _enable_lora(
-        self,
-        lora_rank: int | None = None,
-        lora_alpha: float | None = None,
-        lora_dropout: float = 0.0,
-        lora_targets: Sequence[str] | None = None,
-    ) -> None:
-        targets = check_lora_arguments(lora_rank, lora_alpha, lora_dropout, lora_targets)
-        if lora_rank is None or targets is None:
-            return
-        if self.freeze != FREEZE_NONE:
-            raise ValueError(f"LoRA freezes the encoder itself; leave freeze out, which is {self.freeze!r}")
-        enable_lora(self.encoder, lora_rank, lora_alpha, lora_dropout, targets, self.seed)
-        self.lora_rank, self.lora_alpha = lora_rank, lora_rank if lora_alpha is None else lora_alpha
-        self.lora_dropout, self.lora_targets = lora_dropout, tuple(targets)
-
-    def merge_adapter(self) -> Self:
-        """Returns a copy of the model without LoRA, whose kernels contain the adapters; it has the same outputs.
-
-        `export` and `save_checkpoint` merge by themselves.
-
-        Raises:
-            ValueError: if the model has no adapters.
-        """
-        self._require_lora("merge_adapter")
-        return copy_merged(self)
-
-    def save_adapter(self, path: PathLike, base_model: str | None = None) -> Path:
-        """Writes the adapters and the head as a folder of Hugging Face's PEFT library; the encoder is left out.
-
-        Args:
-            path: folder to write.
-            base_model: name or folder of the checkpoint that the training started from, for PEFT's `AutoPeftModel`.
-
-        Returns:
-            The folder.
-
-        Raises:
-            FileExistsError: if `path` exists.
-            ValueError: if the model has no adapters.
-
-        Example:
-
-        >>> encoder = keras_bert.BertEncoder(6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
-        >>> classifier = keras_bert.BertClassifier(encoder, labels=2, lora_rank=4, lora_targets=["query", "value"])
-        >>> folder = classifier.save_adapter(Path(tempfile.mkdtemp()) / "adapter")
-        >>> sorted(file.name for file in folder.iterdir())
-        ['adapter_config.json', 'adapter_model.safetensors']
-        """
-        self._require_lora("save_adapter")
-        kind, arguments = self.encoder.encoder_kind(), self.encoder.bert_encoders()[0].get_config()
-        return write_adapter(path, get_adapter(self), kind, arguments, base_model)
-
-    def load_adapter(self, path: PathLike) -> None:
-        """Loads the adapters, and the head if the folder has one, from a folder of PEFT's library.
-
-        A model without adapters gets those of the folder; do this before training, and in the scope of the model's
-        strategy. Otherwise rank, `lora_alpha` and targets must be the same. The encoder must have the weights of the
-        base model.
-
-        Args:
-            path: folder with `adapter_config.json` and `adapter_model.safetensors`.
-
-        Raises:
-            FileNotFoundError, ValueError: if the folder is missing, damaged, does not fit the model or its labels, or
-                has settings that are not supported; the message names them. The model is then unchanged.
-        """
-        kind, arguments = self.encoder.encoder_kind(), self.encoder.bert_encoders()[0].get_config()
-        shapes = {name: tuple(variable.shape) for name, variable in self.variables_by_path().items()}
-        adapter = read_adapter(path, kind, arguments, shapes, head_variables(self))
-        if self.lora_rank is None:
-            if self.compiled and self.optimizer.built:
-                raise ValueError(
-                    "load the adapter before training: the optimizer was built for other variables. Compile the model "
-                    "again with a new optimizer"
-                )
-            self._enable_lora(adapter.rank, adapter.alpha, adapter.dropout, adapter.targets)
-            # Functions that were compiled before do not have the adapters.
-            self.train_function = self.test_function = self.predict_function = self._fit.step = None
-            self._predictor = Predictor()
-        own = (self.lora_rank, self.lora_alpha, self.lora_targets)
-        if own != (adapter.rank, adapter.alpha, adapter.targets):
-            raise ValueError(
-                f"{path} has adapters of rank {adapter.rank}, lora_alpha {adapter.alpha:g} and the targets "
-                f"{', '.join(adapter.targets)}; the model has lora_rank={own[0]}, lora_alpha={own[1]} and lora_targets="
-                f"{own[2]}. Load it into a model without LoRA"
-            )
-        set_adapter(self, adapter)
-
-    def _require_lora(self, method: str) -> None:
-        if self.lora_rank is None:
-            raise ValueError(f"`{method}` needs a model with adapters; make it with lora_rank=, or call `load_adapter`")
+    def _discard_functions(self) -> None:
+        super()._discard_functions()
+        self._fit.step = None
 
     # === Loss and metrics ===
 
@@ -620,8 +513,7 @@ class BertHead(LabelledTextModel):
         }
 
     def get_config(self) -> dict[str, Any]:
-        lora = {name: getattr(self, name) for name in LORA_ARGUMENTS} if self.lora_rank is not None else {}
-        return {**super().get_config(), "freeze": self.freeze, "seed": self.seed, **lora}
+        return {**super().get_config(), "freeze": self.freeze, "seed": self.seed}
 
     @classmethod
     def from_checkpoint(cls, path: PathLike, **arguments: Any) -> Self:
