@@ -16,6 +16,7 @@ from keras_bert.text.normalization import MAXIMUM_CHARACTERS_PER_WORD, SPECIAL_T
 from keras_bert.text.offsets import normalize_with_origins, spans_in_original
 from keras_bert.text.versions import load_tensorflow_text
 from keras_bert.typing import PathLike
+from keras_bert.weights import keras_hub
 from keras_bert.weights.hugging_face_tokenizer import read_tokenizer
 from keras_bert.weights.preset_names import resolve_preset
 
@@ -383,7 +384,8 @@ class BertTokenizer:
         """
         path = resolve_preset(name, tokenizer_only=True)
         folder = path if path.is_dir() else path.parent  # of a file of weights
-        stored = read_tokenizer(folder)
+        is_keras_hub = (folder / keras_hub.VOCABULARY_NAME).is_file()
+        stored = keras_hub.read_tokenizer(folder) if is_keras_hub else read_tokenizer(folder)
         if stored.vocabulary is None:
             held = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
             raise FileNotFoundError(

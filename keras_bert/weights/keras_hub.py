@@ -11,6 +11,7 @@ import numpy as np
 from keras_bert.weights.bert_config import SIZE_NAMES, find_vocabulary, parse_encoder_arguments, read_json, read_rate
 from keras_bert.weights.checkpoint import Checkpoint
 from keras_bert.weights.hdf5_file import open_hdf5
+from keras_bert.weights.hugging_face_tokenizer import FolderTokenizer
 from keras_bert.weights.layout import CLASSIFIER_HEAD, expected_classifier_shapes, expected_encoder_shapes
 from keras_bert.weights.tensor_file import TensorEntry, TensorFile
 from keras_bert.weights.variable_map import VariableMap, map_dense, map_encoder
@@ -106,8 +107,7 @@ def read(weights: Path) -> Checkpoint:
     classifier = _read_task(folder / TASK_NAME, arguments)
     if classifier is not None:
         classifier |= _read_labels(folder / METADATA_NAME, classifier["num_labels"])
-    lower_case, strip_accents = _read_tokenizer(folder / TOKENIZER_NAME)
-    vocabulary = find_vocabulary(folder, arguments["vocab_size"], config_path, VOCABULARY_NAME)
+    tokenizer = read_tokenizer(folder, arguments["vocab_size"])
     with _open_weights(weights, arguments) as tensors:
         if arguments["num_hidden_layers"] > len(tensors.entries):
             raise ValueError(
@@ -126,9 +126,9 @@ def read(weights: Path) -> Checkpoint:
         encoder_arguments=arguments,
         classifier_arguments=classifier,
         arrays=arrays,
-        vocabulary=vocabulary,
-        lower_case=lower_case,
-        strip_accents=strip_accents,
+        vocabulary=tokenizer.vocabulary,
+        lower_case=tokenizer.lower_case,
+        strip_accents=tokenizer.strip_accents,
         **tensors.account(variables, slots),
     )
 
@@ -284,10 +284,15 @@ def _read_labels(path: Path, num_labels: int) -> dict[str, Any]:
     return {"label_names": names} | ({"problem_type": kind} if kind else {})
 
 
-def _read_tokenizer(path: Path) -> tuple[bool | None, bool | None]:
-    """Returns lower_case and strip_accents of a `BertTokenizer`, each None if the folder has none."""
+def read_tokenizer(folder: Path, vocab_size: int | None = None) -> FolderTokenizer:
+    """Reads the tokenizer of a preset folder; `vocab_size` is that of its backbone.
+
+    Raises ValueError if it is not BERT's, or the vocabulary does not fit.
+    """
+    vocabulary = find_vocabulary(folder, vocab_size, folder / CONFIG_NAME, VOCABULARY_NAME)
+    path = folder / TOKENIZER_NAME
     if not path.is_file():
-        return None, None
+        return FolderTokenizer(vocabulary)
     _, config = _parse_object(read_json(path), path, [TOKENIZER])
     for name, value in _TOKENIZER_SETTINGS.items():
         if config.get(name, value) is not value and config.get(name, value) != value:
@@ -299,4 +304,4 @@ def _read_tokenizer(path: Path) -> tuple[bool | None, bool | None]:
         if not isinstance(value, bool):
             raise ValueError(f"{path}: {name} must be true or false; found {str(value)[:80]!r}. Correct the field.")
     lower_case, strip_accents = flags.values()
-    return lower_case, None if strip_accents == lower_case else strip_accents
+    return FolderTokenizer(vocabulary, lower_case, None if strip_accents == lower_case else strip_accents)

@@ -46,6 +46,12 @@ def test_every_model_loads_from_the_hub(hub, published, name):
         np.testing.assert_array_equal(model.predict(TEXTS), published.predict(TEXTS))
 
 
+def test_vocabulary_of_a_folder_of_keras_hub(tmp_path):
+    folder = toy_classifier().save_checkpoint(tmp_path / "model", format="keras_hub")
+    tokenizer = keras_bert.BertPreprocessor.from_preset(folder).tokenizer
+    assert tokenizer.vocabulary == VOCABULARY and tokenizer.lower_case is True
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

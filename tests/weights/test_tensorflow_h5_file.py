@@ -122,5 +122,9 @@ def test_reproduces_outputs(shared, model):
         assert classifier.labels == list(json.loads((folder / "config.json").read_text())["id2label"].values())
         np.testing.assert_allclose(classifier(ids), expected["logits"], rtol=0, atol=1e-5)
     else:
-        report = BertPretrainer.from_checkpoint(folder).checkpoint_report
-        assert not report.random and not report.unused
+        pretrainer = BertPretrainer.from_checkpoint(folder)
+        assert not pretrainer.checkpoint_report.random and not pretrainer.checkpoint_report.unused
+        outputs = pretrainer(ids)
+        found, wanted = np.asarray(outputs["masked_logits"]), expected["mlm_logits"]
+        np.testing.assert_allclose(found[real], wanted[real], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(outputs["next_sentence_logits"], expected["nsp_logits"], rtol=0, atol=1e-5)
