@@ -155,7 +155,8 @@ def _make_google() -> Iterator[Preset]:
                 f"Google's smaller BERT: lower-cased English, {layers} layers, hidden size {hidden}",
                 f"google/bert_uncased_L-{layers}_H-{hidden}_A-{heads}",
                 has_heads=True,
-                format="pytorch_model.bin",
+                # Only the repository of the smallest has safetensors.
+                format="model.safetensors" if (layers, hidden) == (2, 128) else "pytorch_model.bin",
             )
 
 
