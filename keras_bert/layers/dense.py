@@ -172,7 +172,8 @@ class Dense(BaseLayer):
 
     def call(self, x: Tensor, training: bool = False) -> Tensor:
         """Maps the last axis of `x`."""
-        rows = ops.reshape(x, (-1, x.shape[-1]))  # [rows, input size]
+        # Rows stay as they are: shapes cost time in small batches.
+        rows = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))  # [rows, input size]
         if self.lora_enabled:
             rows = self._adapted(rows, training)
         elif keras.backend.backend() == "tensorflow":
@@ -182,7 +183,7 @@ class Dense(BaseLayer):
             rows = dense(rows, kernel, bias, self.activation, self._activation_function, training)
         else:
             rows = self._activation_function(ops.matmul(rows, self.kernel) + self.bias)  # [rows, units]
-        return ops.reshape(rows, (*ops.shape(x)[:-1], self.units))
+        return rows if len(x.shape) == 2 else ops.reshape(rows, (*ops.shape(x)[:-1], self.units))
 
     def _adapted(self, rows: Tensor, training: bool) -> Tensor:
         """Maps rows [rows, input size] by kernel and adapter; no matrix of the kernel's size is computed."""

@@ -67,12 +67,16 @@ class SelfAttention(BaseLayer):
         first_only: bool = False,
     ) -> Any:
         """Attends from every position, or for the output from the first one only, to those that the mask allows."""
-        projected = self.query_key_value(hidden_states, training=training)  # [batch, length, 3 * hidden]
+        batch, length, hidden = ops.shape(hidden_states)
+        projected = self.query_key_value(ops.reshape(hidden_states, (-1, hidden)), training=training)
+        projected = ops.reshape(projected, (batch, length, 3 * hidden))
         if keras.backend.backend() == "tensorflow" and not return_attention_scores:
             context = self._attend_on_tensorflow(projected, attention_mask, training)
         else:
             context, probabilities = self._attend(projected, attention_mask, training)
-        output = self.output_projection(context[:, :1] if first_only else context, training=training)
+        context = ops.reshape(context[:, :1] if first_only else context, (-1, hidden))
+        output = self.output_projection(context, training=training)
+        output = ops.reshape(output, (batch, 1 if first_only else length, hidden))
         return (output, probabilities) if return_attention_scores else output
 
     def _attend_on_tensorflow(self, projected: Tensor, attention_mask: Tensor, training: bool) -> Tensor:

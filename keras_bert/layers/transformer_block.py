@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_bert.layers.base_layer import BaseLayer, create_sublayer
 from keras_bert.layers.dense import Dense
@@ -71,19 +72,22 @@ class TransformerBlock(BaseLayer):
         first_only: bool = False,
     ) -> Any:
         """Runs attention and the feed-forward network."""
-        residual = hidden_states[:, :1] if first_only else hidden_states
+        batch, length, hidden = ops.shape(hidden_states)
+        # Rows [batch * from, hidden], reshaped once and not in each layer; TensorFlow removes pairs of reshapes.
+        residual = ops.reshape(hidden_states[:, :1] if first_only else hidden_states, (-1, hidden))
         options = {"return_attention_scores": return_attention_scores, "first_only": first_only}
         attended = self.self_attention(hidden_states, attention_mask, training=training, **options)
         if return_attention_scores:
             attended, scores = attended
+        attended = ops.reshape(attended, (-1, hidden))
         attended = self.self_attention_dropout(attended, training=training)
-        hidden_states = self.self_attention_layer_norm(residual + attended)
+        residual = self.self_attention_layer_norm(residual + attended)
 
-        residual = hidden_states
-        hidden_states = self.intermediate(hidden_states, training=training)
-        hidden_states = self.output_projection(hidden_states, training=training)
-        hidden_states = self.output_dropout(hidden_states, training=training)
-        hidden_states = self.output_layer_norm(residual + hidden_states)
+        rows = self.intermediate(residual, training=training)
+        rows = self.output_projection(rows, training=training)
+        rows = self.output_dropout(rows, training=training)
+        rows = self.output_layer_norm(residual + rows)
+        hidden_states = ops.reshape(rows, (batch, 1 if first_only else length, hidden))
         return (hidden_states, scores) if return_attention_scores else hidden_states
 
     def _dense(self, name: str, units: int, activation: str) -> Dense:
