@@ -1,5 +1,6 @@
 """Input and output files of `tools.predict`, both processed row by row."""
 
+import collections
 import contextlib
 import csv
 import gzip
@@ -117,7 +118,7 @@ def count_lines(path):
 @contextlib.contextmanager
 def open_table(path, file_format, columns):
     """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error."""
-    duplicates = sorted({name for name in columns if columns.count(name) > 1})
+    duplicates = sorted(name for name, count in collections.Counter(columns).items() if count > 1)
     if duplicates:
         raise ValueError(f"the output would have more than one column named {duplicates[0]!r}: {columns}")
     with open_output(path) as file:

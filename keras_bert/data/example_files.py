@@ -2,6 +2,7 @@
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -71,11 +72,12 @@ def read_examples(
         raise ValueError("label_separator must be at least one character, got an empty string")
     columns = text_names if label_column is None else [*text_names, label_column]
     bad_rows = BadRows() if bad_rows is None else bad_rows
+    known = None if known_labels is None else frozenset(known_labels)
     readers = []
     for path in find_files(paths):
         path_format = _format_of(path, file_format)
         separator = None if path_format == "jsonl" else label_separator
-        parse_label = None if label_column is None else partial(_parse_label, problem_type, separator, known_labels)
+        parse_label = None if label_column is None else partial(_parse_label, problem_type, separator, known)
         rows: Callable[[], Rows]
         if path_format == "jsonl":
             rows = partial(read_values, path, columns, bad_rows)
@@ -100,7 +102,7 @@ def find_files(paths: PathLike | Iterable[PathLike]) -> list[Path]:
             found += matches
         else:
             found.append(check_is_file(path))
-    repeated = sorted({str(path) for path in found if found.count(path) > 1})
+    repeated = sorted(str(path) for path, count in Counter(found).items() if count > 1)
     if repeated:
         raise ValueError(f"these files would be read more than once: {repeated}")
     if not found:
@@ -156,12 +158,12 @@ def _read_file(
 
 
 def _parse_label(
-    problem_type: str, separator: str | None, known_labels: Collection[str] | None, value: Any
+    problem_type: str, separator: str | None, known_labels: frozenset[str] | None, value: Any
 ) -> str | list[str] | float:
     if problem_type == REGRESSION:
         return label_number(value)
     label = label_list(value, separator) if problem_type == MULTI_LABEL else label_name(value)
-    unknown = {*(label if isinstance(label, list) else [label])} - {*(known_labels or [])}
+    unknown = {*(label if isinstance(label, list) else [label])} - (known_labels or frozenset())
     if known_labels is not None and unknown:
         raise ValueError(f"the label {quotation(min(unknown))} is unknown; known are {sorted(known_labels)}")
     return label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -165,7 +166,8 @@ def _abbreviate(names: Sequence[str]) -> list[str]:
     """Shortens long names in the middle and keeps them distinct."""
     start, end = _MAX_NAME_LENGTH * 3 // 5, _MAX_NAME_LENGTH * 2 // 5 - 1
     short = [name if len(name) <= _MAX_NAME_LENGTH else f"{name[:start]}…{name[-end:]}" for name in names]
-    return [name if short.count(name) == 1 else f"{name[:start]}… #{index}" for index, name in enumerate(short)]
+    counts = Counter(short)
+    return [name if counts[name] == 1 else f"{name[:start]}… #{index}" for index, name in enumerate(short)]
 
 
 def _find_fonts(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -291,11 +291,13 @@ def output_names(labels: Sequence[str], problem_type: str) -> list[str]:
     ['score_very_good', 'score_bad', 'score_very_good_2']
     """
     prefix = "" if problem_type == REGRESSION else "score_"
-    names: list[str] = []
+    names: dict[str, None] = {}  # in order
+    next_numbers: dict[str, int] = {}  # all labels in some scripts want one name
     for label in labels:
         name = wanted = prefix + re.sub(r"[^0-9A-Za-z_]", "_", label)
-        number = 2
+        number = next_numbers.get(wanted, 2)
         while name in names or name in _TAKEN_NAMES:
             name, number = f"{wanted}_{number}", number + 1
-        names.append(name)
-    return names
+        next_numbers[wanted] = number
+        names[name] = None
+    return list(names)

@@ -25,7 +25,8 @@ def are_entity_tags(labels: Sequence[str]) -> bool:
 def find_entities(tag_ids: tf.RaggedTensor, labels: Sequence[str]) -> EntitySpans:
     """Decodes tags `[texts, (words)]`, indices of entity tags of any scheme, also in invalid sequences."""
     types = [label[1:].removeprefix("-") or "_" for label in labels]
-    type_ids = tf.constant([types.index(name) for name in types])  # labels of one type have one id
+    id_of_type = {name: number for number, name in enumerate(types)}
+    type_ids = tf.constant([id_of_type[name] for name in types])  # labels of one type have one id
     can_continue = tf.constant([label[0] in "IE" for label in labels])
     can_be_continued = tf.constant([label[0] in "BI" for label in labels])
     ids, row = tag_ids.values, tag_ids.value_rowids()

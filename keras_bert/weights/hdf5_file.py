@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,9 +119,9 @@ class _Reader:
         if version != 1:
             self._refuse(f"an object header of another version at byte {address}")
         messages: dict[int, bytes] = {}
-        blocks = [(address + 16, size)]
+        blocks = deque([(address + 16, size)])
         while count and blocks:
-            block = self._take(*blocks.pop(0))
+            block = self._take(*blocks.popleft())
             position = 0
             while count and position + 8 <= len(block):
                 kind, length, flags = struct.unpack_from("<HHB", block, position)

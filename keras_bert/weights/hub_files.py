@@ -87,7 +87,7 @@ def _find_weights(names: Collection[str], read: Callable[[str], Mapping[str, Any
         return [] if first is None else [first]
     shards = read(first).get("weight_map")
     stated = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
-    missing = sorted(name for name in stated if name not in names or not _SHARD.fullmatch(name))
+    missing = sorted(stated.difference(names) | {name for name in stated if not _SHARD.fullmatch(name)})
     if not stated or missing:
         raise FileNotFoundError(
             f"{source}: {first} names {f'{_shorten(missing)}, which are missing' if missing else 'no shards'}; "

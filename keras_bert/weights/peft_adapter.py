@@ -141,7 +141,7 @@ def read_adapter(
             "again with PEFT's save_pretrained(folder, safe_serialization=True)"
         )
     with open_safetensors(weights) as tensors:
-        inner = [name.removeprefix(_PREFIX) for name in tensors.entries]
+        inner = {name.removeprefix(_PREFIX) for name in tensors.entries}
         variables = _map_model(kind, arguments, shapes, inner)
         modules = _map_modules(variables)
         adapted = _adapted_modules(config, config_path, tensors, modules)

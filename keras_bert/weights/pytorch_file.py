@@ -264,12 +264,13 @@ class _Contents:
 def _apply_zip64(extra: bytes | bytearray, values: tuple[int, ...]) -> list[int]:
     """Replaces sizes and positions that need more than 32 bits by those in the extra field."""
     fields: Iterator[tuple[int, ...]] = iter(())
-    while len(extra) >= 4:
-        kind, length = struct.unpack_from("<2H", extra)
+    rest = memoryview(extra)
+    while len(rest) >= 4:
+        kind, length = struct.unpack_from("<2H", rest)
         if kind == _ZIP64_EXTRA:
-            numbers = extra[4 : 4 + length]
+            numbers = rest[4 : 4 + length]
             fields = struct.iter_unpack("<Q", numbers[: len(numbers) // 8 * 8])
-        extra = extra[4 + length :]
+        rest = rest[4 + length :]
     return [next(fields, (value,))[0] if value == _MAX_UINT32 else value for value in values]
 
 

@@ -125,6 +125,9 @@ def test_expands_files_and_patterns(tmp_path):
         find_files(tmp_path / "*.txt")
     with pytest.raises(FileNotFoundError, match=r"there is no file .*5.tsv"):
         find_files([tmp_path / "1.tsv", tmp_path / "5.tsv"])
+    names = ["1.tsv", "3.tsv", "4.csv", "3.tsv", "1.tsv", "3.tsv"]
+    with pytest.raises(ValueError, match=r"would be read more than once: \['[^ ]*/1.tsv', '[^ ]*/3.tsv'\]$"):
+        find_files([tmp_path / name for name in names])
     with pytest.raises(ValueError, match=r"would be read more than once: .*1.tsv"):
         find_files([f"{tmp_path}/?.tsv", tmp_path / "1.tsv"])
     with pytest.raises(ValueError, match="no files are given"):

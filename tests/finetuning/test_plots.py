@@ -63,6 +63,10 @@ def test_shortens_long_names(tmp_path, drawn):
     shown = draw_names(tmp_path, drawn, [f"card_payment_wrong_exchange_rate_{index}" for index in range(25)])
     assert len(set(shown)) == 25
     assert max(map(len, shown)) <= 28
+    names = ["short", "a" * 20 + "x" + "b" * 20, "a" * 20 + "y" + "b" * 20, "b" * 40]
+    draw_names(tmp_path, drawn, names)
+    first, second, third, fourth = [text.get_text() for text in drawn[1].axes[0].get_yticklabels()]
+    assert first == "short" and second.endswith("… #1") and third.endswith("… #2") and fourth.endswith("b")
 
 
 def test_draws_no_numbers_of_many_classes(tmp_path, drawn):

@@ -1,5 +1,6 @@
 """Signatures, files and errors of exports, on a classifier; test_exports.py has the answers of every head."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -103,6 +104,24 @@ def test_multi_label_threshold_is_a_probability_of_one_half():
 def test_output_names_are_distinct(labels, expected):
     assert output_names(labels, SINGLE_LABEL) == expected
     assert output_names(["values", "values_2"], REGRESSION) == ["values_2", "values_2_2"]
+
+
+@pytest.mark.parametrize("problem_type", [SINGLE_LABEL, REGRESSION])
+def test_output_names_of_many_labels_equal_those_of_a_search_from_2(problem_type):
+    generator = np.random.default_rng(0)
+    words = ["a", "a_2", "a 2", "a_2_2", "好", "坏", "values", "truncated", "num_windows", "", "_", "__2"]
+    prefix = "" if problem_type == REGRESSION else "score_"
+    for _ in range(50):
+        labels = generator.choice(words, 30).tolist()
+        expected = []
+        for label in labels:
+            wanted = prefix + re.sub("[^0-9A-Za-z_]", "_", label)
+            names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(2)))
+            taken = {*expected, "values", "num_windows", "truncated"}
+            expected.append(next(name for name in names if name not in taken))
+        assert output_names(labels, problem_type) == expected
+    labels = [chr(0x4E00 + number) for number in range(20_000)]  # all want one name
+    assert output_names(labels, problem_type)[-1] == f"{prefix}__20000"
 
 
 def test_every_weight_is_stored_once_and_nothing_of_the_optimizer(classifier, folder):

@@ -65,7 +65,8 @@ def read_conll(
     scheme = PLAIN if scheme is None else scheme
     check_tag("O", scheme)  # raises for an unknown scheme
     files = find_files(paths)
-    parse = partial(_parse_row, token_column, tag_column, scheme, known_tags)
+    known = None if known_tags is None else frozenset(known_tags)
+    parse = partial(_parse_row, token_column, tag_column, scheme, known)
     bad_rows = BadRows() if bad_rows is None else bad_rows
     return ExampleStream(partial(_read_files, files, parse, comment_prefix, bad_rows), str(paths))
 
@@ -146,7 +147,7 @@ def _parse_row(
     token_column: int,
     tag_column: int | None,
     scheme: str,
-    known_tags: Collection[str] | None,
+    known_tags: frozenset[str] | None,
     columns: list[str],
     num_columns: int,
 ) -> _Row:

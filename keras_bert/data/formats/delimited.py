@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from keras_bert.data.formats.text_lines import decode_line, is_encodable, numbered_lines
@@ -36,7 +37,8 @@ def read_columns(
     rows = _read_rows(path, file_format)
     names = _read_names(path, rows) if header is None else list(header)
     check_columns(path, names, columns)
-    positions = [names.index(column) for column in columns]
+    position_of = {name: position for position, name in reversed([*enumerate(names)])}  # the first of a name
+    positions = [position_of[column] for column in columns]
     is_empty = True
     for line, fields, reason in rows:
         if fields == [] or (fields == [""] and len(names) > 1):
@@ -63,8 +65,9 @@ def read_header(path: PathLike, file_format: str = "tsv") -> list[str]:
 
 def check_columns(path: PathLike, names: Sequence[str], columns: Sequence[str]) -> None:
     """Raises ValueError if one of `columns` is not among the `names` of a file's columns."""
+    known = set(names)
     for column in columns:
-        if column not in names:
+        if column not in known:
             raise ValueError(f"{path} has no column {column!r}; its columns are {names}")
 
 
@@ -72,7 +75,7 @@ def _read_names(path: PathLike, rows: Iterator[_Row]) -> list[str]:
     _line, names, reason = next(rows, (1, None, "the file is empty"))
     if names is None or not any(names):
         raise ValueError(f"{path} has no header; its first line cannot be read: {reason or 'it is empty'}")
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise ValueError(f"{path} has several columns with the name {quotation(repeated[0])}; its columns are {names}")
     return names

@@ -171,11 +171,10 @@ def _distinct(candidates: Iterable[_Candidate], null: tuple[float, float] | None
 
 def _with_probabilities(found: Sequence[_Candidate]) -> list[Answer]:
     scores = [start + end for _, start, end in found]
-    weights = [math.exp(score - max(scores)) for score in scores]
-    return [
-        Answer(text, weight / sum(weights), start, end)
-        for (text, start, end), weight in zip(found, weights, strict=True)
-    ]
+    best = max(scores)
+    weights = [math.exp(score - best) for score in scores]
+    total = sum(weights)
+    return [Answer(text, weight / total, start, end) for (text, start, end), weight in zip(found, weights, strict=True)]
 
 
 class _AnswerTexts:

@@ -21,6 +21,7 @@ def test_finds_columns_by_name(tmp_path):
     assert list(read_columns(path, ["text", "text"])) == [(2, ["one", "one"]), (3, ["two", "two"])]
     path = write(tmp_path, "a\tb\nc\td\n")
     assert list(read_columns(path, ["y"], header=["x", "y"])) == [(1, ["b"]), (2, ["d"])]
+    assert list(read_columns(path, ["x"], header=["x", "x"])) == [(1, ["a"]), (2, ["c"])]  # the first of a name
 
 
 def test_tsv_has_no_quoting(tmp_path):
