@@ -1,0 +1,5 @@
+"""Programs that do not train."""
+
+from startup.onednn import choose_onednn
+
+choose_onednn()  # before any program imports TensorFlow
