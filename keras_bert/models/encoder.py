@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.io.processor import warn_if_bfloat16_is_slow
 from keras_bert.layers.attention_mask import ATTENTION_DIRECTIONS, BIDIRECTIONAL, LEFT_TO_RIGHT, make_attention_mask
 from keras_bert.layers.base_layer import constructor_arguments, create_sublayer
 from keras_bert.layers.embeddings import Embeddings
@@ -205,6 +206,8 @@ class BertEncoder(FromPreset, keras.Model):
         self._check_sizes()
         self._create_layers()
         self.build()
+        if self.dtype_policy.name == "mixed_bfloat16":
+            warn_if_bfloat16_is_slow()
         # Only now: Keras passes it on to existing layers.
         self.trainable = trainable
 
