@@ -1,6 +1,7 @@
 """Compares the speed of keras_bert with other libraries, in fresh processes, and prints medians and speedups.
 
     python -m benchmarks --suite=encoder --precision=mixed_bfloat16 --peer="theirs=python their_benchmark.py"
+    python -m benchmarks --suite=machine
 
 Suites:
     encoder: forward pass and training step at a fixed shape.
@@ -10,6 +11,7 @@ Suites:
     pretraining_data: making instances for pre-training from text.
     tokenizer: BertTokenizer and Hugging Face tokenizers (pip install '.[benchmark]').
     optimizer: BertAdamW and Keras' AdamW.
+    machine: no comparison: recommends precision, oneDNN and threads for this machine, after about a minute.
 
 A peer is any program that prints a line such as `forward 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`;
 figures of the same name and unit are compared. In every round each program runs once, as a process of its own.
@@ -25,6 +27,7 @@ from pathlib import Path
 
 from absl import app, flags
 
+from benchmarks import machine
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, run_rounds
 from benchmarks.encoder import MINILM
 
@@ -39,8 +42,18 @@ SUITES = {
     "pretraining_data": (*_TEXT_FLAGS, "sequence_length", "instances"),
     "tokenizer": (*_TEXT_FLAGS, "lines", "repeats"),
     "optimizer": ("repeats",),
+    "machine": ("batch_size", "sequence_length", "seconds", *MINILM),
 }
-BATCH_SIZES = {"encoder": 16, "sst2": 32, "squad": 16, "pretraining": 32, "pretraining_data": 256, "tokenizer": 512}
+BATCH_SIZES = {
+    "encoder": 16,
+    "sst2": 32,
+    "squad": 16,
+    "pretraining": 32,
+    "pretraining_data": 256,
+    "tokenizer": 512,
+    "machine": 8,
+}
+_COMPARISON_FLAGS = ("rounds", "peer", "peer_timeout", "output", "once")  # of all suites but machine
 
 
 def define_flags(values=flags.FLAGS):
@@ -64,6 +77,7 @@ def define_flags(values=flags.FLAGS):
     define("integer", "steps", 200, "Training steps that are measured.", lower_bound=1)
     for name, value in MINILM.items():
         define("integer", name, value, "Size of the encoder; the default is MiniLM's.", lower_bound=1)
+    define("float", "seconds", 30.0, "How long to measure, without the start.", lower_bound=0.0)
     define("string", "data_dir", None, "Folder of train.tsv and dev.tsv.")
     define("string", "init_checkpoint", "all_minilm_l6_v2", "A checkpoint, or the name of a preset.")
     define("integer", "examples", 2000, "Training examples; 0 is all.", lower_bound=0)
@@ -83,8 +97,9 @@ def check_flags(values):
     suite = values.suite
     if suite not in SUITES:
         raise app.UsageError(f"--suite={suite} must be one of {', '.join(SUITES)}")
-    all_names = {name for names in SUITES.values() for name in names}
-    if unused := sorted(name for name in all_names - {*SUITES[suite]} if values[name].present):
+    all_names = {name for names in SUITES.values() for name in names} | {*_COMPARISON_FLAGS}
+    used = {*SUITES[suite]} | ({*_COMPARISON_FLAGS} if suite != "machine" else set())
+    if unused := sorted(name for name in all_names - used if values[name].present):
         raise app.UsageError(f"--suite={suite} does not use --{', --'.join(unused)}")
     if values.batch_size is None:
         values.batch_size = BATCH_SIZES.get(suite)
@@ -139,6 +154,11 @@ def main(argv):
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
     values = flags.FLAGS
     check_flags(values)
+    if values.suite == "machine":
+        try:
+            return machine.measure(values)
+        except ProgramError as error:
+            sys.exit(str(error))
     own = importlib.import_module(f"benchmarks.{values.suite}").PROGRAMS
     if values.once is not None:
         if values.once not in own:

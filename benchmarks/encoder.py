@@ -20,24 +20,29 @@ _PEAK_SIZE = 2048  # rows and columns of the matrices whose product measures the
 def measure(values):
     """Measures a forward pass and a training step; `values` are the flags of the suite."""
     sizes = {name: values[name].value for name in MINILM}
-    generator = np.random.default_rng(1)
-    shape = (values.batch_size, values.sequence_length)
-    ids = {
-        "token_ids": generator.integers(values.vocab_size, size=shape, dtype="int32"),
-        "segment_ids": np.zeros(shape, "int32"),
-        "padding_mask": np.ones(shape, "int32"),
-    }
-    labels = generator.integers(2, size=values.batch_size, dtype="int32")
-    arguments = {**sizes, "max_position_embeddings": max(512, values.sequence_length), "seed": 1}
+    ids, labels, arguments = make_inputs(values.batch_size, values.sequence_length, sizes)
     forward = median_seconds(make_forward_pass(ids, values.precision, arguments), values.repeats)
     train = median_seconds(make_training_step(ids, labels, values.precision, arguments), values.repeats)
-    flops = count_training_flops(*shape, **sizes)
+    flops = count_training_flops(values.batch_size, values.sequence_length, **sizes)
     figures = {
         "forward ms": 1e3 * forward,
         "train ms": 1e3 * train,
         "matmul %": 100 * flops / train / measure_peak_flops(values.precision, values.repeats),
     }
     return figures, f"{1e-9 * flops:.3g} GFLOP per training step"
+
+
+def make_inputs(batch_size, sequence_length, sizes):
+    """Returns ids and labels of a batch, and the arguments of an encoder of `sizes` that takes them."""
+    generator = np.random.default_rng(1)
+    shape = (batch_size, sequence_length)
+    ids = {
+        "token_ids": generator.integers(sizes["vocab_size"], size=shape, dtype="int32"),
+        "segment_ids": np.zeros(shape, "int32"),
+        "padding_mask": np.ones(shape, "int32"),
+    }
+    labels = generator.integers(2, size=batch_size, dtype="int32")
+    return ids, labels, {**sizes, "max_position_embeddings": max(512, sequence_length), "seed": 1}
 
 
 def make_forward_pass(ids, precision, arguments):

@@ -1,0 +1,145 @@
+"""The precision, oneDNN and threads that are fastest on this machine, for a training step and a forward pass.
+
+TensorFlow reads oneDNN and threads from the environment when it starts, so each combination has a process of its own.
+The processes live throughout and take turns; those that cannot win are soon left out.
+"""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks.comparison import ProgramError, comparison_table, format_figures, parse_figures
+from benchmarks.encoder import MINILM, make_forward_pass, make_inputs, make_training_step
+from benchmarks.timing import median_seconds
+from startup.onednn import VARIABLE as ONEDNN
+
+PRECISIONS = ("float32", "mixed_bfloat16")
+FIGURES = {"train ms": "training", "forward ms": "a forward pass"}
+_THREADS = "TF_NUM_INTRAOP_THREADS"
+_HOPELESS = 2.0  # times the time of the fastest
+_NOISE = 1.03  # differences below are not worth a setting
+
+
+def list_environments(num_cores):
+    """Returns the environment variables of the processes by name, simple ones first."""
+    environments = {"oneDNN on": {ONEDNN: "1"}, "oneDNN off": {ONEDNN: "0"}}
+    if num_cores > 1:  # half are the physical cores where each runs two threads
+        half = num_cores // 2
+        name = f"oneDNN on, {half} thread{'s' if half > 1 else ''}"
+        environments[name] = {ONEDNN: "1", _THREADS: str(half)}
+    return environments
+
+
+def measure(values):
+    """Measures all settings in turn for `values.seconds`, and prints a table and the recommended settings."""
+    environments = list_environments(os.cpu_count())
+    sizes = {name: values[name].value for name in ("batch_size", "sequence_length", *MINILM)}
+    with contextlib.ExitStack() as stack:
+        workers = {name: stack.enter_context(Worker(name, sizes, added)) for name, added in environments.items()}
+        for precision in PRECISIONS:  # builds and warms up all models, in all processes at once
+            for worker in workers.values():
+                worker.start_turn(precision)
+            for worker in workers.values():
+                worker.end_turn()
+        print(f"measuring for {values.seconds:g} s", flush=True)
+        rounds = list(take_turns(workers, values.seconds))
+    print(
+        f"{comparison_table(rounds, recommend(rounds, 'train ms'))}\n{len(rounds)} rounds on {os.cpu_count()} cores\n"
+    )
+    for figure, what in FIGURES.items():
+        print(f"Recommended for {what}: {describe(recommend(rounds, figure), environments)}")
+
+
+def take_turns(workers, seconds):
+    """Yields {settings: figures} of each round; settings that are far slower than others are measured once."""
+    end = time.monotonic() + seconds
+    candidates = [(precision, name) for precision in PRECISIONS for name in workers]
+    while candidates:
+        found = {f"{precision}, {name}": {} for precision in PRECISIONS for name in workers}
+        for precision, name in candidates:
+            workers[name].start_turn(precision)
+            found[f"{precision}, {name}"] = workers[name].end_turn()
+        yield found
+        if time.monotonic() > end:
+            return
+        best = {figure: min(figures[figure] for figures in found.values() if figures) for figure in FIGURES}
+        candidates = [
+            (precision, name)
+            for precision, name in candidates
+            if any(found[f"{precision}, {name}"][figure] < _HOPELESS * best[figure] for figure in FIGURES)
+        ]
+
+
+def recommend(rounds, figure):
+    """Returns the first settings whose median is within the noise of the best, of those that all rounds measured."""
+    medians = {
+        name: statistics.median(found[name][figure] for found in rounds) for name, last in rounds[-1].items() if last
+    }
+    return next(name for name, median in medians.items() if median <= _NOISE * min(medians.values()))
+
+
+def describe(settings, environments):
+    """Formats settings as the environment variables and the precision to set."""
+    precision, _, name = settings.partition(", ")
+    variables = " ".join(f"{variable}={value}" for variable, value in environments[name].items())
+    return f"{variables}, {precision} ({settings})"
+
+
+class Worker:
+    """A process with an environment of its own that measures a precision when it is its turn."""
+
+    def __init__(self, name, sizes, environment):
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `__exit__`
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.machine", json.dumps(sizes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **environment},
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.__exit__(None, None, None)  # closes its standard input, at which it ends
+        self._errors.close()
+
+    def start_turn(self, precision):
+        """Asks for a measurement."""
+        with contextlib.suppress(BrokenPipeError):  # `end_turn` reports why
+            self._process.stdin.write(f"{precision}\n")
+            self._process.stdin.flush()
+
+    def end_turn(self):
+        """Returns the figures; ProgramError if the process failed."""
+        for line in self._process.stdout:
+            if figures := parse_figures(line):
+                return figures
+        self._errors.seek(0)
+        raise ProgramError(f"{self._name} failed with exit status {self._process.wait()}:\n{self._errors.read()}")
+
+
+def serve_turns(sizes):
+    """Measures one training step and one forward pass for every precision that is read from standard input."""
+    batch_size, sequence_length = sizes.pop("batch_size"), sizes.pop("sequence_length")
+    ids, labels, arguments = make_inputs(batch_size, sequence_length, sizes)
+    calls = {}
+    for line in sys.stdin:
+        precision, warm_ups = line.strip(), 0
+        if precision not in calls:
+            step = make_training_step(ids, labels, precision, arguments)
+            calls[precision], warm_ups = (step, make_forward_pass(ids, precision, arguments)), 2
+        seconds = [median_seconds(call, 1, warm_ups) for call in calls[precision]]
+        print(format_figures(precision, dict(zip(FIGURES, [1e3 * each for each in seconds], strict=True))), flush=True)
+
+
+if __name__ == "__main__":
+    serve_turns(json.loads(sys.argv[1]))
