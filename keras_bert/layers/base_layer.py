@@ -18,6 +18,18 @@ class BaseLayer(keras.layers.Layer):
         """Returns the shape of the first input."""
         return input_shape
 
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """Raises ValueError. Keras' `Model.quantize` only warns of layers without this method, and changes nothing.
+
+        A model of which Keras has quantized other layers before it meets one of these has to be created again.
+        """
+        raise ValueError(
+            f"{type(self).__name__} {self.path!r} cannot be quantized (mode={mode!r}): keras_bert's layers compute in "
+            'float32, bfloat16 or float16. `export(path, dtype="bfloat16")` halves the size of a model; for int8, '
+            "quantize the exported model with the tools of the runtime that serves it. To quantize other layers of a "
+            "model, leave these out with `filters`"
+        )
+
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return {**super().get_config(), **constructor_arguments(self, type(self).__init__)}
