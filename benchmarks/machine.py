@@ -16,10 +16,10 @@ import time
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, parse_figures
 from benchmarks.encoder import MINILM, make_forward_pass, make_inputs, make_training_step
 from benchmarks.timing import median_seconds
-from startup.onednn import VARIABLE as ONEDNN
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 FIGURES = {"train ms": "training", "forward ms": "a forward pass"}
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _HOPELESS = 2.0  # times the time of the fastest
 _NOISE = 1.03  # differences below are not worth a setting
@@ -27,11 +27,11 @@ _NOISE = 1.03  # differences below are not worth a setting
 
 def list_environments(num_cores):
     """Returns the environment variables of the processes by name, simple ones first."""
-    environments = {"oneDNN on": {ONEDNN: "1"}, "oneDNN off": {ONEDNN: "0"}}
+    environments = {"oneDNN on": {_ONEDNN: "1"}, "oneDNN off": {_ONEDNN: "0"}}
     if num_cores > 1:  # half are the physical cores where each runs two threads
         half = num_cores // 2
         name = f"oneDNN on, {half} thread{'s' if half > 1 else ''}"
-        environments[name] = {ONEDNN: "1", _THREADS: str(half)}
+        environments[name] = {_ONEDNN: "1", _THREADS: str(half)}
     return environments
 
 

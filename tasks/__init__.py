@@ -1,5 +1,3 @@
 """Programs that train."""
 
-from startup.onednn import choose_onednn
-
-choose_onednn()  # before any program imports TensorFlow
+import tools  # noqa: F401  chooses oneDNN, before any program imports TensorFlow

@@ -1,5 +1,5 @@
 """Programs that do not train."""
 
-from startup.onednn import choose_onednn
+from tools.onednn import choose_onednn
 
 choose_onednn()  # before any program imports TensorFlow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from absl import app
 
-from startup import onednn
+from tools import onednn
 
 ROOT = Path(__file__).parents[2]
 CPU_INFO = "processor\t: 0\nmodel name\t: x\nflags\t\t: fpu sse4_2 {}\nbugs\t\t:\n\nprocessor\t: 1\n"
