@@ -11,7 +11,7 @@ Suites:
     pretraining_data: making instances for pre-training from text.
     tokenizer: BertTokenizer and Hugging Face tokenizers (pip install '.[benchmark]').
     optimizer: BertAdamW and Keras' AdamW.
-    machine: no comparison: recommends precision, oneDNN and threads for this machine, after about a minute.
+    machine: no comparison: recommends precision, oneDNN and threads for this machine, in about two minutes.
 
 A peer is any program that prints a line such as `forward 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`;
 figures of the same name and unit are compared. In every round each program runs once, as a process of its own.

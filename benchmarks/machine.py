@@ -5,6 +5,7 @@ The processes live throughout and take turns; those that cannot win are soon lef
 """
 
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -23,6 +24,8 @@ _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _THREADS = "TF_NUM_INTRAOP_THREADS"
 _HOPELESS = 2.0  # times the time of the fastest
 _NOISE = 1.03  # differences below are not worth a setting
+_MIN_ROUNDS, _FEW_ROUNDS = 3, 5
+_TAIL_CHARACTERS = 2000
 
 
 def list_environments(num_cores):
@@ -39,6 +42,7 @@ def measure(values):
     """Measures all settings in turn for `values.seconds`, and prints a table and the recommended settings."""
     environments = list_environments(os.cpu_count())
     sizes = {name: values[name].value for name in ("batch_size", "sequence_length", *MINILM)}
+    print(f"starting {len(environments)} processes", flush=True)
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, sizes, added)) for name, added in environments.items()}
         for precision in PRECISIONS:  # builds and warms up all models, in all processes at once
@@ -53,41 +57,50 @@ def measure(values):
     )
     for figure, what in FIGURES.items():
         print(f"Recommended for {what}: {describe(recommend(rounds, figure), environments)}")
+    if len(rounds) < _FEW_ROUNDS:
+        print(f"Only {len(rounds)} rounds were measured, so this is uncertain; measure for longer with --seconds")
 
 
 def take_turns(workers, seconds):
-    """Yields {settings: figures} of each round; settings that are far slower than others are measured once."""
+    """Yields {settings: figures} of each round; settings that were far slower in two rounds are then left out."""
     end = time.monotonic() + seconds
     candidates = [(precision, name) for precision in PRECISIONS for name in workers]
-    while candidates:
+    least = {}  # time of a figure and settings in all rounds
+    for number in itertools.count(1):
         found = {f"{precision}, {name}": {} for precision in PRECISIONS for name in workers}
         for precision, name in candidates:
             workers[name].start_turn(precision)
             found[f"{precision}, {name}"] = workers[name].end_turn()
+            for figure, value in found[f"{precision}, {name}"].items():
+                least[figure, precision, name] = min(value, least.get((figure, precision, name), value))
         yield found
-        if time.monotonic() > end:
+        if number >= _MIN_ROUNDS and time.monotonic() > end:
             return
-        best = {figure: min(figures[figure] for figures in found.values() if figures) for figure in FIGURES}
-        candidates = [
-            (precision, name)
-            for precision, name in candidates
-            if any(found[f"{precision}, {name}"][figure] < _HOPELESS * best[figure] for figure in FIGURES)
-        ]
+        if number > 1:
+            best = {figure: min(value for key, value in least.items() if key[0] == figure) for figure in FIGURES}
+            candidates = [
+                (precision, name)
+                for precision, name in candidates
+                if any(least[figure, precision, name] < _HOPELESS * best[figure] for figure in FIGURES)
+            ]
 
 
 def recommend(rounds, figure):
-    """Returns the first settings whose median is within the noise of the best, of those that all rounds measured."""
-    medians = {
-        name: statistics.median(found[name][figure] for found in rounds) for name, last in rounds[-1].items() if last
-    }
-    return next(name for name, median in medians.items() if median <= _NOISE * min(medians.values()))
+    """Returns the first settings that are as fast as the best, round by round, of those that all rounds measured."""
+    times = {name: [found[name][figure] for found in rounds] for name, last in rounds[-1].items() if last}
+    best = min(times.values(), key=statistics.median)
+    return next(
+        name
+        for name, values in times.items()
+        if statistics.median(value / fastest for value, fastest in zip(values, best, strict=True)) <= _NOISE
+    )
 
 
 def describe(settings, environments):
     """Formats settings as the environment variables and the precision to set."""
     precision, _, name = settings.partition(", ")
     variables = " ".join(f"{variable}={value}" for variable, value in environments[name].items())
-    return f"{variables}, {precision} ({settings})"
+    return f"{variables} and {precision}"
 
 
 class Worker:
@@ -124,7 +137,8 @@ class Worker:
             if figures := parse_figures(line):
                 return figures
         self._errors.seek(0)
-        raise ProgramError(f"{self._name} failed with exit status {self._process.wait()}:\n{self._errors.read()}")
+        errors = self._errors.read().strip()[-_TAIL_CHARACTERS:]
+        raise ProgramError(f"{self._name} failed with exit status {self._process.wait()}:\n{errors}")
 
 
 def serve_turns(sizes):
