@@ -24,12 +24,12 @@ def make_attention_mask(
     """
     if direction not in ATTENTION_DIRECTIONS:
         raise ValueError(f"unknown attention direction {direction!r}; allowed are {ATTENTION_DIRECTIONS}")
-    mask = ops.cast(padding_mask, "bool")[:, None, :]  # [batch, 1, to]
+    # Axes are added to numbers: LiteRT cannot add one to booleans.
+    mask = ops.cast(ops.expand_dims(padding_mask, 1), "bool")  # [batch, 1, to]
     if direction != BIDIRECTIONAL:
         position = ops.arange(ops.shape(padding_mask)[1])
-        distance = position[None, :] - position[:, None]  # [from, to], positive where the key is later
-        allowed = distance <= 0 if direction == LEFT_TO_RIGHT else distance >= 0
-        mask = ops.logical_and(mask, allowed[None])
+        distance = position[None, None, :] - position[None, :, None]  # [1, from, to], positive where the key is later
+        mask = ops.logical_and(mask, distance <= 0 if direction == LEFT_TO_RIGHT else distance >= 0)
     if sequence_ids is not None:
         mask = ops.logical_and(mask, ops.equal(sequence_ids[:, :, None], sequence_ids[:, None, :]))
     return mask

@@ -213,7 +213,9 @@ class BertClassifier(BertHead):
             return [self.labels[i] for i in logits.argmax(axis=-1)]
         return [[name for name, logit in zip(self.labels, row, strict=True) if logit >= 0] for row in logits]
 
-    def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
+    def export(
+        self, path: PathLike, dtype: str | None = None, pairs: bool = False, format: str = "saved_model"
+    ) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
@@ -230,13 +232,19 @@ class BertClassifier(BertHead):
             dtype: "float32" or "bfloat16" to store and compute in it; None means the model's own. bfloat16 halves the
                 size, and is faster on processors that compute in it.
             pairs: whether the inputs are pairs of texts.
+            format: "saved_model"; or "onnx", "openvino" or "litert" for a folder with a float32 model of that runtime,
+                which takes the inputs of `tokens` and returns its outputs that are numbers (`score_<label>` are the
+                columns of `probabilities`), the tokenizer's files, and a README.md with the code that runs it. The
+                file is run after it is written, and must return this model's outputs to 1e-5.
 
         Returns:
             Path of the folder.
 
         Raises:
             FileExistsError: if `path` exists; a version is never overwritten.
-            ValueError: if there is no preprocessor, the dtype is unknown, or the Keras backend is not TensorFlow.
+            ImportError: if the packages of the format are not installed.
+            ValueError: if there is no preprocessor, the dtype or the format is unknown, the Keras backend is not
+                TensorFlow, or the runtime of the format cannot run this model or returns other outputs.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
@@ -250,7 +258,8 @@ class BertClassifier(BertHead):
             from_texts = from_windows if served.preprocessor.long_texts == _WINDOWS else None
             return text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids)), from_texts)
 
-        return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})
+        labels = {"labels.txt": "\n".join(self.labels) + "\n"}
+        return export_head(self, path, dtype, signatures, inputs, labels, format=format)
 
     def get_config(self) -> dict[str, Any]:
         own = {"labels": self.labels, "problem_type": self.problem_type, "class_weights": self.class_weights}

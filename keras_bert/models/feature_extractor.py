@@ -145,7 +145,7 @@ class BertFeatureExtractor(TextModel):
             padding_mask = ops.ones(ops.shape(features)[:2])
         is_token = ops.cast(padding_mask, "float32")
         for _ in features.shape[2:]:
-            is_token = is_token[..., None]
+            is_token = ops.expand_dims(is_token, -1)
         if self.pooling == "cls":
             return features[:, 0] * is_token[:, 0]
         num_tokens = ops.sum(is_token, axis=1)
@@ -266,7 +266,9 @@ class BertFeatureExtractor(TextModel):
                 features[row] = TextFeatures([units.names[row][number] for number in found], found, vectors)
         return [features[row] for row in range(len(units.names))]
 
-    def export(self, path: PathLike, dtype: str | None = None, pairs: bool = False) -> Path:
+    def export(
+        self, path: PathLike, dtype: str | None = None, pairs: bool = False, format: str = "saved_model"
+    ) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
@@ -275,7 +277,7 @@ class BertFeatureExtractor(TextModel):
         [batch, layers, hidden] with combine="stack".
 
         Args:
-            path, dtype, pairs: see `BertClassifier.export`, also for the result and the errors.
+            path, dtype, pairs, format: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
@@ -284,7 +286,7 @@ class BertFeatureExtractor(TextModel):
         def signatures(served: Any) -> Any:
             return text_signatures(served, inputs, lambda ids: {"embedding": served(ids)})
 
-        return export_head(self, path, dtype, signatures, inputs)
+        return export_head(self, path, dtype, signatures, inputs, format=format)
 
     def classifier_arguments(self) -> EmbeddingSettings | None:
         """Returns what a sentence-transformers folder states of this model; None if it cannot describe the model."""

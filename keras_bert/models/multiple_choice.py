@@ -151,7 +151,7 @@ class BertMultipleChoice(BertHead):
         """
         return self.predict(x, batch_size, verbose=0).argmax(axis=-1).tolist()
 
-    def export(self, path: PathLike, dtype: str | None = None) -> Path:
+    def export(self, path: PathLike, dtype: str | None = None, format: str = "saved_model") -> Path:
         """Writes a SavedModel that takes prompts and choices, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], one or more;
@@ -162,11 +162,12 @@ class BertMultipleChoice(BertHead):
         choice itself.
 
         Args:
-            path, dtype: see `BertClassifier.export`, also for the result and the errors.
+            path, dtype, format: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import export_head
 
-        return export_head(self, path, dtype, serving_signatures, _serving_inputs(self.preprocessor), inputs_per_row=4)
+        inputs = _serving_inputs(self.preprocessor)
+        return export_head(self, path, dtype, serving_signatures, inputs, inputs_per_row=4, format=format)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dropout": self.dropout.rate}

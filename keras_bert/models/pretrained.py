@@ -218,6 +218,13 @@ def convert_checkpoint(source: PathLike, path: PathLike, format: str = "hugging_
     return _write(path, format, tokenizer, head, arguments, checkpoint.arrays, dtype, kind)
 
 
+def tokenizer_settings(tokenizer: BertTokenizer) -> TokenizerSettings:
+    """Returns the settings of a tokenizer that its files hold."""
+    return TokenizerSettings(
+        tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents, tokenizer.max_characters_per_word
+    )
+
+
 def _write(
     path: PathLike,
     format: str,
@@ -230,11 +237,7 @@ def _write(
 ) -> Path:
     if format not in WRITERS:
         raise ValueError(f"format must be one of {list(WRITERS)}; got {format!r}")
-    settings = None
-    if tokenizer is not None:
-        settings = TokenizerSettings(
-            tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents, tokenizer.max_characters_per_word
-        )
+    settings = None if tokenizer is None else tokenizer_settings(tokenizer)
     if isinstance(head, EmbeddingSettings):
         embedding = {"embedding": head} if format == "hugging_face" else {}
         return WRITERS[format](path, arguments, arrays, None, settings, dtype, kind, **embedding)

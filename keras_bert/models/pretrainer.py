@@ -253,16 +253,16 @@ class BertPretrainer(BertHead):
             filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in masks])
         return filled
 
-    def export(self, path: PathLike, dtype: str | None = None, top: int = 5) -> Path:
+    def export(self, path: PathLike, dtype: str | None = None, top: int = 5, format: str = "saved_model") -> Path:
         """Writes a SavedModel that takes raw text with [MASK] in it, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch]; `tokens` takes `token_ids`, `segment_ids`,
         `padding_mask`, int32 [batch, length]; `examples` takes serialized tf.Examples [batch] with the feature `text`.
-        Each returns `words` string [batch, masks, top], `probabilities` float32 [batch, masks, top], both padded with
+        Each returns `words` string, `word_ids` int32 and `probabilities` float32, each [batch, masks, top], padded with
         "" and 0, and `masks` int32 [batch], the number of masks in each text.
 
         Args:
-            path, dtype: see `BertClassifier.export`, also for the result.
+            path, dtype, format: see `BertClassifier.export`, also for the result.
             top: number of predictions per mask.
 
         Raises:
@@ -276,7 +276,7 @@ class BertPretrainer(BertHead):
         def signatures(served: Any) -> Any:
             return text_signatures(served, inputs, lambda ids: fill_masks(served, ids, top))
 
-        return export_head(self, path, dtype, signatures, inputs)
+        return export_head(self, path, dtype, signatures, inputs, format=format)
 
     def _check_serving(self, top: int) -> None:
         self.require_preprocessor()
@@ -363,24 +363,27 @@ def _logits_and_targets(name: str, outputs: Inputs, labels: Inputs) -> tuple[Ten
 def fill_masks(pretrainer: BertPretrainer, ids: Mapping[str, Any], top: int) -> dict[str, Any]:
     """Predicts the most probable wordpieces at each [MASK] of a batch of ids, in the graph.
 
-    Returns a dict: `words` string [batch, masks, top] and `probabilities` float32 [batch, masks, top], the most
+    Returns a dict: `words` string, `word_ids` int32 and `probabilities` float32, each [batch, masks, top], the most
     probable first; `masks` int32 [batch], the number of masks of each text. Texts with fewer masks are padded with ""
     and 0.
     """
     import tensorflow as tf
 
     tokenizer = pretrainer.preprocessor.tokenizer
-    is_mask = (ids["token_ids"] == tokenizer.mask_id) & (ids["padding_mask"] != 0)
-    indices = tf.where(is_mask)  # [all masks, 2]
-    positions = tf.RaggedTensor.from_value_rowids(
-        tf.cast(indices[:, 1], tf.int32), indices[:, 0], tf.shape(is_mask, tf.int64)[0]
-    )
-    counts = tf.cast(positions.row_lengths(), tf.int32)
-    logits = pretrainer({**ids, "masked_positions": positions.to_tensor()}, training=False)["masked_logits"]
-    probabilities, words = tf.math.top_k(tf.nn.softmax(logits), top)
-    exists = tf.sequence_mask(counts, tf.shape(words)[1])[:, :, None]
+    is_mask = tf.cast((ids["token_ids"] == tokenizer.mask_id) & (ids["padding_mask"] != 0), tf.int32)
+    counts = tf.reduce_sum(is_mask, axis=1)
+    most, length = tf.reduce_max(tf.concat([counts, [0]], axis=0)), tf.shape(is_mask)[1]
+    # Earlier masks have greater numbers. Other runtimes have no ragged tensors, and cannot reshape empty ones: at least
+    # one position is computed.
+    columns = tf.minimum(tf.maximum(most, 1), length)
+    positions = tf.math.top_k(is_mask * (length - tf.range(length)), columns).indices  # [batch, columns]
+    logits = pretrainer({**ids, "masked_positions": positions}, training=False)["masked_logits"]
+    probabilities, word_ids = tf.math.top_k(tf.nn.softmax(logits), top)
+    probabilities, word_ids = probabilities[:, :most], word_ids[:, :most]
+    exists = tf.reshape(tf.range(most), [1, -1, 1]) < tf.reshape(counts, [-1, 1, 1])  # [batch, masks, 1]
     return {
-        "words": tf.where(exists, tf.gather(tf.constant(tokenizer.vocabulary), words), ""),
+        "words": tf.where(exists, tf.gather(tf.constant(tokenizer.vocabulary), word_ids), ""),
+        "word_ids": tf.where(exists, word_ids, 0),
         "probabilities": tf.where(exists, probabilities, 0.0),
         "masks": counts,
     }

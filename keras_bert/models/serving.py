@@ -1,4 +1,4 @@
-"""Exports heads as SavedModels: text, id and example signatures, warm-up requests, dtype."""
+"""Exports heads: SavedModels with text, id and example signatures and warm-up requests; ids for other runtimes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from keras_bert.export.runtime_folder import RUNTIME_FORMATS, Readme, check_runtime, write_runtime_folder
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 from keras_bert.export.serving_files import MAX_BATCH_SIZE
 from keras_bert.models.lora import copy_merged
+from keras_bert.models.pretrained import tokenizer_settings
 from keras_bert.typing import PathLike
+from keras_bert.weights.hugging_face_tokenizer import TOKENIZER_NAME, tokenizer_files
 
 if TYPE_CHECKING:
     from keras_bert.export.saved_model import Signatures
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 Tensors = Mapping[str, tf.Tensor]
 
 EXPORT_DTYPES = ("float32", "bfloat16")
+SAVED_MODEL = "saved_model"
+EXPORT_FORMATS = (SAVED_MODEL, *RUNTIME_FORMATS)
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 
 
@@ -36,6 +42,8 @@ class TextInputs:
     warmup: tuple[Any, ...] = ("warm up", "a second text, which is somewhat longer than the first one was")
     # Inputs with several texts per row, [batch, texts], padded with "". The ids get the same axis.
     list_names: tuple[str, ...] = ()
+    # How the tokenizers library shortens pairs.
+    truncation: str = "longest_first"
 
 
 def text_signatures(
@@ -108,20 +116,27 @@ def export_head(
     inputs: TextInputs,
     assets: Mapping[str, str] | None = None,
     inputs_per_row: int = 1,
+    format: str = SAVED_MODEL,
 ) -> Path:
-    """Writes a head as a SavedModel that takes texts, and returns its folder.
+    """Writes a head as a SavedModel that takes texts, or as a folder with a model of ids, and returns the folder.
 
     `make_signatures` is called with the head in the dtype of the export. `assets` are files by name, stored with the
     vocabulary. `inputs_per_row` is the approximate number of encoder inputs per row of a request: a server joins that
-    many times fewer rows.
+    many times fewer rows. `format` is one of `EXPORT_FORMATS`.
     """
+    if format not in EXPORT_FORMATS:
+        raise ValueError(f"unknown format {format!r}; allowed are {EXPORT_FORMATS}")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"`export` needs TensorFlow, but the Keras backend is {keras.backend.backend()}; write the model with "
             "`save_checkpoint`, then load and export it in a process with KERAS_BACKEND=tensorflow"
         )
-    check_export_path(path)
     head.require_preprocessor()
+    if format != SAVED_MODEL:
+        if dtype not in (None, "float32"):
+            raise ValueError(f"format={format!r} is written in float32; got dtype={dtype!r}")
+        return _export_for_runtime(head, path, format, make_signatures, inputs, assets or {})
+    check_export_path(path)
     served = with_dtype(head, dtype)
     signatures = make_signatures(served)
     return write_saved_model(
@@ -132,6 +147,78 @@ def export_head(
         warmup_requests=_warmup_requests(signatures, inputs, inputs.to_ids or head.preprocessor),
         max_batch_size=MAX_BATCH_SIZE // inputs_per_row,
     )
+
+
+def _export_for_runtime(
+    head: Any,
+    path: PathLike,
+    format: str,
+    make_signatures: Callable[[Any], Signatures],
+    inputs: TextInputs,
+    assets: Mapping[str, str],
+) -> Path:
+    """Writes the numeric outputs of the signature `tokens` for a runtime without strings."""
+    check_runtime(format)
+    preprocessor = head.preprocessor
+    files = {**tokenizer_files(tokenizer_settings(preprocessor.tokenizer), preprocessor.sequence_length), **assets}
+    if TOKENIZER_NAME not in files:
+        raise ValueError(f"the vocabulary has an entry twice, which a {TOKENIZER_NAME} cannot hold; remove one")
+    served = with_dtype(head, None if head.encoder.dtype_policy.name == "float32" else "float32")
+    signatures = make_signatures(served)
+    answer_ids, specs = signatures["tokens"]
+    named = [tf.TensorSpec(specs[name].shape, tf.int32, name) for name in _ID_NAMES]
+
+    @tf.function(input_signature=named, autograph=False)
+    def answer_numbers(token_ids: tf.Tensor, segment_ids: tf.Tensor, padding_mask: tf.Tensor) -> Tensors:
+        answers = answer_ids(dict(zip(_ID_NAMES, (token_ids, segment_ids, padding_mask), strict=True)))
+        # One float per row is a column of another output.
+        is_column = {name: value.dtype == tf.float32 and value.shape.rank == 1 for name, value in answers.items()}
+        return {name: value for name, value in answers.items() if value.dtype != tf.string and not is_column[name]}
+
+    requests = _warmup_requests(signatures, inputs, inputs.to_ids or preprocessor)
+    samples = [request for name, request in requests if name == "tokens"]
+    choices, longest = (2,) if inputs.list_names else (), served.encoder.max_position_embeddings
+    sizes = ((1, 1), (3, min(7, longest)), (1, longest))
+    samples += [_random_ids(served.encoder, (rows, *choices, length)) for rows, length in sizes]
+    readme = _readme(head, inputs, answer_numbers.get_concrete_function().structured_outputs)
+    return write_runtime_folder(path, format, answer_numbers, samples, files, readme)
+
+
+def _random_ids(encoder: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Returns ids whose first of several rows is padded."""
+    generator = np.random.default_rng(0)
+    mask = np.ones(shape, "int32")
+    if shape[0] > 1:
+        mask[0, ..., shape[-1] // 2 :] = 0
+    limits = (encoder.vocab_size, encoder.type_vocab_size)
+    ids = [generator.integers(limit, size=shape, dtype="int32") for limit in limits]
+    return dict(zip(_ID_NAMES, (*ids, mask), strict=True))
+
+
+def _readme(head: Any, inputs: TextInputs, outputs: Tensors) -> Readme:
+    """Returns the parts of a README.md that do not depend on the runtime."""
+    preprocessor, values = head.preprocessor, "values"
+    texts: list[Any] = [text if isinstance(text, str) else tuple(text.values()) for text in inputs.warmup]
+    if len(inputs.names) == 2:
+        texts = [(text, text) if isinstance(text, str) else text for text in texts]
+    if inputs.list_names:
+        prompt, choices = texts[0]
+        texts, values = [(prompt, choice) for choice in choices], "[values]"
+    is_literal = not preprocessor.tokenizer.special_tokens_in_text
+    code = f"""tokenizer = Tokenizer.from_file("{TOKENIZER_NAME}")
+tokenizer.encode_special_tokens = {is_literal}  # whether [SEP] in a text is an ordinary word
+tokenizer.enable_truncation({preprocessor.sequence_length}, strategy="{inputs.truncation}")
+tokenizer.enable_padding(pad_id={preprocessor.tokenizer.pad_id})
+rows = tokenizer.encode_batch({texts!r})
+ids = {{"token_ids": [row.ids for row in rows], "segment_ids": [row.type_ids for row in rows]}}
+ids["padding_mask"] = [row.attention_mask for row in rows]
+ids = {{name: np.array({values}, np.int32) for name, values in ids.items()}}"""
+    shape = "[questions, choices, length]" if inputs.list_names else "[batch, length]"
+    notes = [f"Inputs: `{'`, `'.join(_ID_NAMES)}`, int32 {shape}. The mask is 0 at padding.", "Outputs:", ""]
+    for name, output in outputs.items():
+        sizes = ["any" if size is None else str(size) for size in output.shape]
+        notes.append(f"- `{name}`: {output.dtype.name} [{', '.join(sizes)}]")
+    return Readme(type(head).__name__, code, "\n".join(notes))
 
 
 def _warmup_requests(

@@ -251,6 +251,7 @@ class BertSpanLabeler(BertHead):
         n_best: int = 20,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
+        format: str = "saved_model",
     ) -> Path:
         """Writes a SavedModel that takes questions and contexts, for TensorFlow Serving or `tf.saved_model.load`.
 
@@ -263,7 +264,7 @@ class BertSpanLabeler(BertHead):
         `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and returns `start_logits`, `end_logits`.
 
         Args:
-            path, dtype: see `BertClassifier.export`, also for the result.
+            path, dtype, format: see `BertClassifier.export`, also for the result.
             n_best: number of starts and ends considered per window, and of answers returned.
             max_answer_length: maximum number of tokens in an answer.
             null_threshold: None if every question has an answer. Otherwise the answer is "", at position 0, if the null
@@ -279,7 +280,7 @@ class BertSpanLabeler(BertHead):
         def to_ids(texts: Any) -> Any:
             return self.preprocessor(texts["question"], texts["context"]).inputs
 
-        inputs = TextInputs(("question", "context"), to_ids, _WARMUP_TEXTS)
+        inputs = TextInputs(("question", "context"), to_ids, _WARMUP_TEXTS, truncation="only_second")
 
         def signatures(served: Any) -> Any:
             def from_texts(texts: Any) -> Any:
@@ -289,7 +290,8 @@ class BertSpanLabeler(BertHead):
 
             return text_signatures(served, inputs, lambda ids: served(ids, training=False), from_texts)
 
-        return export_head(self, path, dtype, signatures, inputs, inputs_per_row=4)  # windows per context
+        # Four windows per context.
+        return export_head(self, path, dtype, signatures, inputs, inputs_per_row=4, format=format)
 
     @staticmethod
     def preprocessor_class() -> Any:

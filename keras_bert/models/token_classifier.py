@@ -236,7 +236,7 @@ class BertTokenClassifier(BertHead):
         warn_of_cut_texts(answers["truncated"], self.preprocessor)
         return described_texts(answers)
 
-    def export(self, path: PathLike, dtype: str | None = None) -> Path:
+    def export(self, path: PathLike, dtype: str | None = None, format: str = "saved_model") -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch]; `examples` takes serialized
@@ -250,7 +250,7 @@ class BertTokenClassifier(BertHead):
         [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
-            path, dtype: see `BertClassifier.export`, also for the result and the errors.
+            path, dtype, format: see `BertClassifier.export`, also for the result and the errors.
         """
         import tensorflow as tf
 
@@ -271,7 +271,8 @@ class BertTokenClassifier(BertHead):
             standard = text_signatures(served, inputs, from_ids, lambda texts: tag_texts(served, texts["text"]))
             return {**standard, "words": (from_words, {"words": tf.TensorSpec([None], tf.string)})}
 
-        return export_head(self, path, dtype, signatures, inputs, assets={"labels.txt": "\n".join(self.labels) + "\n"})
+        labels = {"labels.txt": "\n".join(self.labels) + "\n"}
+        return export_head(self, path, dtype, signatures, inputs, labels, format=format)
 
     @staticmethod
     def preprocessor_class() -> Any:

@@ -176,6 +176,7 @@ def filled(model, columns):
     texts = model.fill_masks(columns["text"], top=3)
     return {
         "words": [[[word for word, _ in mask] for mask in masks] for masks in texts],
+        "word_ids": [[[VOCABULARY.index(word) for word, _ in mask] for mask in masks] for masks in texts],
         "probabilities": [[[probability for _, probability in mask] for mask in masks] for masks in texts],
         "masks": [len(masks) for masks in texts],
     }

@@ -1,0 +1,40 @@
+"""Writes a TensorFlow function in OpenVINO's format, and runs it with OpenVINO."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NAME = "OpenVINO"
+PACKAGES = ("openvino",)
+REQUIREMENTS = "numpy openvino tokenizers"
+IMPORT = "import openvino"
+RUN = """# Without the hint, processors with bfloat16 instructions compute in bfloat16.
+model = openvino.compile_model("model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+outputs = {key.get_any_name(): value for key, value in model(ids).to_dict().items()}"""
+
+_FILE = "model.xml"  # the weights are in model.bin
+
+
+def write_model(function: Any, folder: Path) -> None:
+    """Writes a `tf.function` with an input signature to a folder."""
+    import openvino
+
+    model = openvino.convert_model(function.get_concrete_function())
+    outputs = function.get_concrete_function().structured_outputs
+    for output in model.outputs:
+        output.set_names(output.names & outputs.keys())  # without those of inner tensors
+    openvino.save_model(model, folder / _FILE, compress_to_fp16=False)
+
+
+def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Returns a function that runs the model in a folder."""
+    import openvino
+
+    model = openvino.compile_model(folder / _FILE, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    def compute(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {key.get_any_name(): np.array(value) for key, value in model(dict(ids)).to_dict().items()}
+
+    return compute

@@ -1,0 +1,120 @@
+"""Writing functions of ids for other runtimes; tests/models/test_runtime_exports.py has the heads."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.export import litert_model, onnx_model
+from keras_bert.export.runtime_folder import RUNTIME_FORMATS, Readme, check_runtime, write_runtime_folder
+
+README = Readme("Scores", "ids = {'token_ids': np.array([[1, 2]], np.int32)}", "")
+SAMPLES = [{"token_ids": np.arange(6, dtype="int32").reshape(shape)} for shape in ((1, 6), (3, 2), (6, 1))]
+
+
+@pytest.fixture(params=RUNTIME_FORMATS)
+def runtime_format(request):
+    skip_without(request.param)
+    return request.param
+
+
+def skip_without(*formats):
+    """Skips a test unless the packages of formats are installed, as they are by the extra `test`."""
+    for name in formats:
+        try:
+            check_runtime(name)
+        except ImportError as error:
+            pytest.skip(str(error))
+
+
+def function_of(compute):
+    """Returns a `tf.function` of ids, with a variable in it."""
+    weight = tf.Variable([2.0, -1.0, 0.5])
+
+    def scores(token_ids):
+        return {"scores": compute(tf.cast(token_ids, tf.float32)[:, :1] * weight), "sums": tf.reduce_sum(token_ids, 1)}
+
+    return tf.function(scores, input_signature=[tf.TensorSpec([None, None], tf.int32, "token_ids")], autograph=False)
+
+
+def test_writes_a_model_with_its_files_and_a_readme_that_runs_it(runtime_format, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "new" / runtime_format
+    function = function_of(tf.nn.gelu)
+    # Not tokenizers, whose import is replaced by the one of this file's ids.
+    assert write_runtime_folder(folder, runtime_format, function, SAMPLES, {"labels.txt": "a\r\nb\n"}, README) == folder
+    assert (folder / "labels.txt").read_bytes() == b"a\r\nb\n"
+    readme = (folder / "README.md").read_text("utf-8")
+    assert "`labels.txt` has the name" in readme
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(readme.split("```python\n")[1].split("```")[0], names)
+    expected = function(**{name: tf.constant(values) for name, values in names["ids"].items()})
+    assert names["outputs"].keys() == {"scores", "sums"}
+    np.testing.assert_allclose(names["outputs"]["scores"], expected["scores"], atol=1e-6)
+    np.testing.assert_array_equal(names["outputs"]["sums"], expected["sums"])
+    with pytest.raises(FileExistsError):
+        write_runtime_folder(folder, runtime_format, function, SAMPLES, {}, README)
+
+
+def test_onnx_has_the_exact_gelu(tmp_path):
+    skip_without("onnx")
+    # `tf.math.erfc`, which is in the exact GELU, is not an operation of ONNX.
+    function = function_of(tf.math.erfc)
+    write_runtime_folder(tmp_path / "1", "onnx", function, SAMPLES, {}, README)
+
+
+@pytest.mark.parametrize("name", ["litert", "onnx"])
+def test_refuses_an_operation_that_the_runtime_lacks(name, tmp_path):
+    skip_without(name)
+    function = function_of(lambda x: tf.math.betainc(tf.abs(x) + 1.0, tf.abs(x) + 1.0, tf.zeros_like(x)))
+    with pytest.raises(ValueError, match=r"(LiteRT|ONNX Runtime) cannot represent this model: [\s\S]*Betainc"):
+        write_runtime_folder(tmp_path / "1", name, function, SAMPLES, {}, README)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"scores": np.nan}, r"computes another scores for ids of shape \(1, 6\): the difference is nan"),
+        (
+            {"scores": 1 + 2e-5},
+            r"computes another scores .* the difference is .*e-05, of values up to 1; at most 1e-05",
+        ),
+        ({"sums": 2}, "computes another sums"),
+        ({"scores": np.ones([1, 1])}, r"returns scores of shape \(1, 1\) for ids of shape \(1, 6\); it is \(1, 3\)"),
+        ({"more": 1}, r"returns \['more', 'scores', 'sums'\] instead of \['scores', 'sums'\]"),
+        (None, r"LiteRT cannot run the model on ids of shape \(1, 6\): division by zero"),
+    ],
+)
+def test_a_file_that_gives_other_outputs_is_an_error_and_leaves_nothing(changed, message, tmp_path, monkeypatch):
+    def load_model(folder):
+        def compute(ids):
+            if changed is None:
+                return 1 / 0
+            ones = {"scores": np.ones([1, 3], "float32"), "sums": np.ones([1], "int32")}
+            return {name: ones.get(name, 1) * np.asarray(changed.get(name, 1)) for name in {**ones, **changed}}
+
+        return compute
+
+    monkeypatch.setattr(litert_model, "load_model", load_model)
+    monkeypatch.setattr(litert_model, "write_model", lambda function, folder: (folder / "model").write_text(""))
+    monkeypatch.setattr(litert_model, "PACKAGES", ())
+
+    def ones(token_ids):
+        rows = tf.shape(token_ids)[0]
+        return {"scores": tf.ones([rows, 3]), "sums": tf.ones([rows], tf.int32)}
+
+    function = tf.function(ones, input_signature=[tf.TensorSpec([None, None], tf.int32, "token_ids")], autograph=False)
+    with pytest.raises(ValueError, match=message):
+        write_runtime_folder(tmp_path / "1", "litert", function, SAMPLES, {}, README)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_the_command_that_installs_a_runtime(monkeypatch, tmp_path):
+    missing = {"onnxruntime", "tf2onnx"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else object())
+    with pytest.raises(ImportError, match=r'needs onnxruntime, tf2onnx\. .* pip install "keras-bert-zoo\[onnx\]"'):
+        write_runtime_folder(tmp_path / "1", "onnx", None, [], {}, README)
+    assert set(onnx_model.PACKAGES) >= missing
+    assert list(tmp_path.iterdir()) == []
