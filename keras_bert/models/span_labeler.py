@@ -84,7 +84,7 @@ class BertSpanLabeler(BertHead):
         logits = self.spans(self.encoder(inputs, training=training)["sequence_output"])  # [windows, length, 2]
         mask = inputs.get("padding_mask")
         if mask is not None:
-            logits = ops.where(ops.cast(mask, "bool")[:, :, None], logits, _NEVER)
+            logits = ops.where(ops.cast(ops.expand_dims(mask, -1), "bool"), logits, _NEVER)
         return {"start_logits": logits[:, :, 0], "end_logits": logits[:, :, 1]}
 
     def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:

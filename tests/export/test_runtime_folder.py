@@ -76,36 +76,29 @@ def test_refuses_an_operation_that_the_runtime_lacks(name, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"scores": np.nan}, r"computes another scores for ids of shape \(1, 6\): the difference is nan"),
-        (
-            {"scores": 1 + 2e-5},
-            r"computes another scores .* the difference is .*e-05, of values up to 1; at most 1e-05",
-        ),
-        ({"sums": 2}, "computes another sums"),
-        ({"scores": np.ones([1, 1])}, r"returns scores of shape \(1, 1\) for ids of shape \(1, 6\); it is \(1, 3\)"),
-        ({"more": 1}, r"returns \['more', 'scores', 'sums'\] instead of \['scores', 'sums'\]"),
+        ({"scores": [[np.nan, 1.0, -1e9]]}, r"another scores for ids of shape \(1, 6\): the difference is nan"),
+        ({"scores": [[2.0, 1.0001, -1e9]]}, r"the difference is 5e-05, relative to 2, and at most 1e-05 is allowed"),
+        ({"scores": [[2.0, 1.0, -2e9]]}, r"the difference is 1, relative to 2"),
+        ({"sums": [2]}, "computes another sums"),
+        ({"scores": [[2.0]]}, r"returns scores of shape \(1, 1\) for ids of shape \(1, 6\); it is \(1, 3\)"),
+        ({"more": [1]}, r"returns \['more', 'scores', 'sums'\] instead of \['scores', 'sums'\]"),
         (None, r"LiteRT cannot run the model on ids of shape \(1, 6\): division by zero"),
     ],
 )
 def test_a_file_that_gives_other_outputs_is_an_error_and_leaves_nothing(changed, message, tmp_path, monkeypatch):
-    def load_model(folder):
-        def compute(ids):
-            if changed is None:
-                return 1 / 0
-            ones = {"scores": np.ones([1, 3], "float32"), "sums": np.ones([1], "int32")}
-            return {name: ones.get(name, 1) * np.asarray(changed.get(name, 1)) for name in {**ones, **changed}}
+    right = {"scores": [[2.0, 1.0, -1e9]], "sums": [1]}
 
-        return compute
+    def load_model(folder):
+        answers = None if changed is None else {name: np.array(values) for name, values in {**right, **changed}.items()}
+        return lambda ids: answers or 1 / 0
 
     monkeypatch.setattr(litert_model, "load_model", load_model)
     monkeypatch.setattr(litert_model, "write_model", lambda function, folder: (folder / "model").write_text(""))
     monkeypatch.setattr(litert_model, "PACKAGES", ())
-
-    def ones(token_ids):
-        rows = tf.shape(token_ids)[0]
-        return {"scores": tf.ones([rows, 3]), "sums": tf.ones([rows], tf.int32)}
-
-    function = tf.function(ones, input_signature=[tf.TensorSpec([None, None], tf.int32, "token_ids")], autograph=False)
+    specs = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
+    function = tf.function(
+        lambda token_ids: {name: tf.constant(values) for name, values in right.items()}, input_signature=specs
+    )
     with pytest.raises(ValueError, match=message):
         write_runtime_folder(tmp_path / "1", "litert", function, SAMPLES, {}, README)
     assert list(tmp_path.iterdir()) == []
