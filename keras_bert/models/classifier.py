@@ -233,9 +233,9 @@ class BertClassifier(BertHead):
                 size, and is faster on processors that compute in it.
             pairs: whether the inputs are pairs of texts.
             format: "saved_model"; or "onnx", "openvino" or "litert" for a folder with a float32 model of that runtime,
-                which takes the inputs of `tokens` and returns its outputs that are numbers (`score_<label>` are the
-                columns of `probabilities`), the tokenizer's files, and a README.md with the code that runs it. The
-                file is run after it is written, and must return this model's outputs to 1e-5.
+                which takes the inputs of `tokens` and returns those of its outputs that are numbers and have two axes
+                or more, the tokenizer's files, and a README.md with the code that runs it. The file is run after it is
+                written, and must return this model's outputs to 1e-5.
 
         Returns:
             Path of the folder.

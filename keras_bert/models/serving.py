@@ -171,9 +171,8 @@ def _export_for_runtime(
     @tf.function(input_signature=named, autograph=False)
     def answer_numbers(token_ids: tf.Tensor, segment_ids: tf.Tensor, padding_mask: tf.Tensor) -> Tensors:
         answers = answer_ids(dict(zip(_ID_NAMES, (token_ids, segment_ids, padding_mask), strict=True)))
-        # One float per row is a column of another output.
-        is_column = {name: value.dtype == tf.float32 and value.shape.rank == 1 for name, value in answers.items()}
-        return {name: value for name, value in answers.items() if value.dtype != tf.string and not is_column[name]}
+        # One number per row, such as the score of one label or the best choice, follows from the other outputs.
+        return {name: value for name, value in answers.items() if value.dtype != tf.string and value.shape.rank > 1}
 
     requests = _warmup_requests(signatures, inputs, inputs.to_ids or preprocessor)
     samples = [request for name, request in requests if name == "tokens"]
