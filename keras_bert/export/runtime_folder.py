@@ -57,7 +57,7 @@ def write_runtime_folder(
         format: one of `RUNTIME_FORMATS`.
         function: `tf.function` with an input signature of named int32 tensors, which returns a dict of numeric tensors.
         samples: inputs by name. The written file has to return for them what the function returns.
-        files: texts to write beside the model, by name.
+        files: texts to write into the folder, by name.
         readme: parts of README.md.
 
     Returns:

@@ -61,7 +61,11 @@ def test_onnx_has_the_exact_gelu(tmp_path):
     skip_without("onnx")
     # `tf.math.erfc`, which is in the exact GELU, is not an operation of ONNX.
     function = function_of(tf.math.erfc)
-    write_runtime_folder(tmp_path / "1", "onnx", function, SAMPLES, {}, README)
+    folder = write_runtime_folder(tmp_path / "1", "onnx", function, SAMPLES, {}, README)
+    import onnx
+
+    operations = {node.op_type for node in onnx.load(folder / "model.onnx").graph.node}
+    assert "Erf" in operations and "Erfc" not in operations
 
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
