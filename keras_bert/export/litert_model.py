@@ -19,7 +19,7 @@ _FILE = "model.tflite"
 
 
 def write_model(function: Any, folder: Path) -> None:
-    """Writes a `tf.function` with an input signature to a folder."""
+    """Writes `function`, a `tf.function` with an input signature and a dict of outputs, to `folder`."""
     concrete = function.get_concrete_function()
     module = tf.Module()
     module.variables_of_function = concrete.variables
@@ -33,7 +33,7 @@ def write_model(function: Any, folder: Path) -> None:
 
 
 def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Returns a function that runs the model in a folder."""
+    """Returns a function that runs the model in `folder`, from a dict of ids to the dict of outputs."""
     from ai_edge_litert.interpreter import Interpreter
 
     run = Interpreter(str(folder / _FILE)).get_signature_runner()

@@ -19,7 +19,7 @@ _OPSET = 18  # the newest that tf2onnx writes; ONNX Runtime has read it since 1.
 
 
 def write_model(function: Any, folder: Path) -> None:
-    """Writes a `tf.function` with an input signature to a folder."""
+    """Writes `function`, a `tf.function` with an input signature and a dict of outputs, to `folder`."""
     import tf2onnx
 
     tf2onnx.convert.from_function(
@@ -32,7 +32,7 @@ def write_model(function: Any, folder: Path) -> None:
 
 
 def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Returns a function that runs the model in a folder."""
+    """Returns a function that runs the model in `folder`, from a dict of ids to the dict of outputs."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(folder / _FILE)

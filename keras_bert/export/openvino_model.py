@@ -18,7 +18,7 @@ _FILE = "model.xml"  # the weights are in model.bin
 
 
 def write_model(function: Any, folder: Path) -> None:
-    """Writes a `tf.function` with an input signature to a folder."""
+    """Writes `function`, a `tf.function` with an input signature and a dict of outputs, to `folder`."""
     import openvino
 
     model = openvino.convert_model(function.get_concrete_function())
@@ -29,7 +29,7 @@ def write_model(function: Any, folder: Path) -> None:
 
 
 def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Returns a function that runs the model in a folder."""
+    """Returns a function that runs the model in `folder`, from a dict of ids to the dict of outputs."""
     import openvino
 
     model = openvino.compile_model(folder / _FILE, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

@@ -32,7 +32,7 @@ class Readme(NamedTuple):
 
 
 def check_runtime(format: str) -> None:
-    """Raises ImportError unless the packages that write and run a format are installed."""
+    """Raises ImportError unless the packages are installed that write and run `format`, one of `RUNTIME_FORMATS`."""
     runtime = _RUNTIMES[format]
     missing = [package for package in runtime.PACKAGES if importlib.util.find_spec(package) is None]
     if missing:

@@ -219,7 +219,7 @@ def convert_checkpoint(source: PathLike, path: PathLike, format: str = "hugging_
 
 
 def tokenizer_settings(tokenizer: BertTokenizer) -> TokenizerSettings:
-    """Returns the settings of a tokenizer that its files hold."""
+    """Returns the settings of `tokenizer` that its files hold."""
     return TokenizerSettings(
         tokenizer.vocabulary, tokenizer.lower_case, tokenizer.strip_accents, tokenizer.max_characters_per_word
     )
