@@ -213,7 +213,7 @@ ids = {{"token_ids": [row.ids for row in rows], "segment_ids": [row.type_ids for
 ids["padding_mask"] = [row.attention_mask for row in rows]
 ids = {{name: np.array({values}, np.int32) for name, values in ids.items()}}"""
     shape = "[questions, choices, length]" if inputs.list_names else "[batch, length]"
-    notes = [f"Inputs: `{'`, `'.join(_ID_NAMES)}`, int32 {shape}. The mask is 0 at padding.", "Outputs:", ""]
+    notes = [f"Inputs: `{'`, `'.join(_ID_NAMES)}`, int32 {shape}. The mask is 0 at padding.", "", "Outputs:", ""]
     for name, output in outputs.items():
         sizes = ["any" if size is None else str(size) for size in output.shape]
         notes.append(f"- `{name}`: {output.dtype.name} [{', '.join(sizes)}]")
