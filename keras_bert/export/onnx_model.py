@@ -26,7 +26,7 @@ def write_model(function: Any, folder: Path) -> None:
         function,
         input_signature=function.input_signature,
         opset=_OPSET,
-        custom_op_handlers={"Erfc": (_write_erfc, [])},
+        custom_rewriter=[_fuse_operations],
         output_path=str(folder / _FILE),
     )
 
@@ -40,12 +40,41 @@ def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, n
     return lambda ids: dict(zip(names, session.run(names, dict(ids)), strict=True))
 
 
-def _write_erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
-    """Replaces `Erfc`, which ONNX lacks and TensorFlow's exact GELU has, by `1 - Erf`."""
-    erf = graph.make_node("Erf", node.input)
-    one = graph.make_const(f"{name}_one", np.array(1, np.float32))
-    shape, dtype = graph.get_shape(node.output[0]), graph.get_dtype(node.output[0])
-    graph.remove_node(name)
-    graph.make_node(
-        "Sub", [one.output[0], erf.output[0]], name=name, outputs=node.output, shapes=[shape], dtypes=[dtype]
-    )
+def _fuse_operations(graph: Any, nodes: Any) -> Any:
+    """Replaces the operations of layer norms and of exact GELUs by those that runtimes have kernels for.
+
+    TensorFlow's exact GELU is 0.5 * x * erfc(-x / sqrt(2)), and ONNX has no `Erfc`. ONNX Runtime makes one operation of
+    the form with `Erf`.
+    """
+    from tf2onnx.graph_matcher import GraphMatcher
+    from tf2onnx.graph_matcher import OpTypePattern as Pattern
+
+    centered = Pattern("Sub", "centered", [Pattern("*", "x"), Pattern("Mean", "mean")], allow_reorder=False)
+    variance = Pattern("Mean", "variance", [Pattern("Square", None, [centered]), Pattern("Const")], allow_reorder=False)
+    scale = Pattern("Rsqrt", None, [Pattern("AddV2", None, [variance, Pattern("Const", "epsilon")])])
+    gain = Pattern("Mul", None, [scale, Pattern("*", "gamma")])
+    layer_norm = Pattern("AddV2", "output", [Pattern("Mul", None, [Pattern("Sub"), gain]), Pattern("*", "beta")])
+    for match in GraphMatcher(layer_norm, allow_reorder=True).match_ops(nodes):
+        inputs = [match.get_op("centered").input[0], match.get_tensor("gamma"), match.get_tensor("beta")]
+        attributes = {"axis": -1, "epsilon": float(match.get_op("epsilon").get_tensor_value())}
+        _replace(graph, match.get_op("output"), "LayerNormalization", inputs, attributes)
+
+    scaled = Pattern("Mul", None, [Pattern("Neg"), Pattern("Const")])
+    half_x = Pattern("Mul", None, [Pattern("Const", "half"), Pattern("*", "x")])
+    gelu = Pattern("Mul", "output", [half_x, Pattern("Erfc", None, [scaled])])
+    for match in GraphMatcher(gelu, allow_reorder=True).match_ops(nodes):
+        x, half, output = match.get_tensor("x"), match.get_tensor("half"), match.get_op("output")
+        root, one = (
+            graph.make_const(f"{output.name}_{name}", np.array(value, np.float32)).output[0]
+            for name, value in (("root", np.sqrt(2)), ("one", 1))
+        )
+        erf = graph.make_node("Erf", graph.make_node("Div", [x, root]).output)
+        product = graph.make_node("Mul", [x, *graph.make_node("Add", [*erf.output, one]).output])
+        _replace(graph, output, "Mul", [*product.output, half], {})
+    return graph.get_nodes()
+
+
+def _replace(graph: Any, node: Any, operation: str, inputs: list[str], attributes: dict[str, Any]) -> None:
+    shapes, dtypes = [graph.get_shape(node.output[0])], [graph.get_dtype(node.output[0])]
+    graph.remove_node(node.name)
+    graph.make_node(operation, inputs, attributes, name=node.name, outputs=node.output, shapes=shapes, dtypes=dtypes)

@@ -57,15 +57,25 @@ def test_writes_a_model_with_its_files_and_a_readme_that_runs_it(runtime_format,
         write_runtime_folder(folder, runtime_format, function, SAMPLES, {}, README)
 
 
-def test_onnx_has_the_exact_gelu(tmp_path):
+def test_onnx_has_the_exact_gelu_and_layer_norms(tmp_path):
     skip_without("onnx")
-    # `tf.math.erfc`, which is in the exact GELU, is not an operation of ONNX.
-    function = function_of(tf.math.erfc)
-    folder = write_runtime_folder(tmp_path / "1", "onnx", function, SAMPLES, {}, README)
     import onnx
+    import onnxruntime
 
-    operations = {node.op_type for node in onnx.load(folder / "model.onnx").graph.node}
-    assert "Erf" in operations and "Erfc" not in operations
+    def compute(x):
+        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        gain = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + 1e-12) * [1.0, 2.0, 3.0]
+        return tf.nn.gelu(centered * gain + [0.0, 1.0, 0.0])
+
+    folder = write_runtime_folder(tmp_path / "1", "onnx", function_of(compute), SAMPLES, {}, README)
+    operations = [node.op_type for node in onnx.load(folder / "model.onnx").graph.node]
+    # TensorFlow's operation `Erfc` does not exist in ONNX.
+    assert "Erf" in operations and "LayerNormalization" in operations
+    assert not {"Erfc", "Reciprocal", "Sqrt"} & set(operations)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(folder / "model.onnx", options)
+    assert "Gelu" in {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
 
 
 @pytest.mark.parametrize("name", ["litert", "onnx"])
