@@ -214,6 +214,11 @@ ids["padding_mask"] = [row.attention_mask for row in rows]
 ids = {{name: np.array({values}, np.int32) for name, values in ids.items()}}"""
     shape = "[questions, choices, length]" if inputs.list_names else "[batch, length]"
     notes = [f"Inputs: `{'`, `'.join(_ID_NAMES)}`, int32 {shape}. The mask is 0 at padding.", "", "Outputs:", ""]
+    if len(inputs.names) == 2 and inputs.truncation == "longest_first":
+        notes[0] += (
+            " Of two texts that are too long together, the tokenizers library may keep one token less of the first, and"
+            " one more of the second, than `predict` of keras_bert."
+        )
     for name, output in outputs.items():
         sizes = ["any" if size is None else str(size) for size in output.shape]
         notes.append(f"- `{name}`: {output.dtype.name} [{', '.join(sizes)}]")
