@@ -308,6 +308,7 @@ def test_windows_average_the_logits_of_each_text():
         assert_close(whole.predict(windows, verbose=0).mean(axis=0), logits, num_terms=64)
 
 
+@pytest.mark.slow
 def test_windows_are_the_same_in_training_evaluation_and_pairs(caplog):
     classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows"))
     labels = ["positive", "negative", "negative", "positive"]

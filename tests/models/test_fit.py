@@ -73,6 +73,7 @@ def test_any_keras_optimizer_gets_dense_gradients_of_the_weighted_mean(optimizer
     assert np.abs(trained_weights(head) - before).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_one_epoch_three_times_is_three_epochs():
     x, y = make_data("single_label")
     weights = []
@@ -118,6 +119,7 @@ def test_jit_compile_trains_the_same_weights(kind):
     assert head.get_compile_config()["jit_compile"] is True
 
 
+@pytest.mark.slow
 def test_a_fit_on_other_data_has_its_own_divisor():
     x, y = make_data("single_label")
     head, other = compiled("single_label", keras_bert.BertAdamW(RATE, clip_norm=1e-3)), make_head("single_label")

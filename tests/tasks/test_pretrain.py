@@ -76,7 +76,7 @@ def run(run_dir, corpus, data=None, **recipe):
     return pretrain(data, make_recipe(corpus, **recipe), run_dir, runtime=runtime, command="the command")
 
 
-@pytest.mark.parametrize(("source", "pack"), [("text", True), ("files", False)])
+@pytest.mark.parametrize(("source", "pack"), [("text", True), pytest.param("files", False, marks=pytest.mark.slow)])
 def test_run_writes_a_model_that_others_read(tmp_path, corpus, source, pack):
     files = () if source == "text" else write_instances(tmp_path / "instances", corpus[0])
     results = run(tmp_path / "run", corpus, make_data(corpus, evaluate=True, instance_files=files), pack=pack)
@@ -124,6 +124,7 @@ def test_head_for_pairs_exists_only_if_they_are_predicted(tmp_path, corpus, next
     assert ("cls.seq_relationship.weight" in names) == (next_sentence == "sop")
 
 
+@pytest.mark.slow
 def test_finished_run_can_be_evaluated_later(tmp_path, corpus):
     assert run(tmp_path / "run", corpus, phase=PHASES[:1])["metrics"] == {}
     metrics = run(tmp_path / "run", corpus, make_data(corpus, evaluate=True), phase=PHASES[:1])["metrics"]
@@ -141,6 +142,7 @@ def test_model_pretrained_without_dropout_keeps_its_rates_for_fine_tuning(tmp_pa
     assert {name: config[name] for name in rates} == rates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["left_to_right", "right_to_left"])
 def test_language_model_keeps_its_direction(tmp_path, corpus, objective):
     options = {"next_sentence": "none", "phase": PHASES[:1]}
@@ -159,6 +161,7 @@ def test_language_model_keeps_its_direction(tmp_path, corpus, objective):
     assert masked.encoder.attention_direction == "bidirectional"
 
 
+@pytest.mark.slow
 def test_starts_from_the_weights_of_another_run(tmp_path, corpus):
     run(tmp_path / "one", corpus)
     run(tmp_path / "two", corpus, init_checkpoint=tmp_path / "one", learning_rate=0.0, weight_decay=0.0)
