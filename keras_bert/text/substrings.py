@@ -1,5 +1,7 @@
 """Many parts of a few texts, in time and memory that grow with the texts and the parts, not with their product."""
 
+import functools
+
 import tensorflow as tf
 
 
@@ -19,7 +21,12 @@ class Substrings:
 
     def characters_before(self, rows: tf.Tensor, *offsets: tf.Tensor) -> list[tf.Tensor]:
         """Converts byte offsets, each int32 `[parts]`, in the texts number `rows` to offsets of characters."""
-        is_first_byte = tf.bitwise.bitwise_and(tf.io.decode_raw(self._joined, tf.uint8), 0xC0) != 0x80
-        before = tf.pad(tf.cumsum(tf.cast(is_first_byte, tf.int32)), [[1, 0]])  # [bytes + 1]
         begins = tf.gather(self._begins, rows)
-        return [tf.gather(before, begins + offset) - tf.gather(before, begins) for offset in offsets]
+        before = tf.gather(self._num_characters, begins)
+        return [tf.gather(self._num_characters, begins + offset) - before for offset in offsets]
+
+    @functools.cached_property
+    def _num_characters(self) -> tf.Tensor:
+        """Number of characters before each byte of the joined texts and before their end, int32 [bytes + 1]."""
+        is_first_byte = tf.bitwise.bitwise_and(tf.io.decode_raw(self._joined, tf.uint8), 0xC0) != 0x80
+        return tf.pad(tf.cumsum(tf.cast(is_first_byte, tf.int32)), [[1, 0]])
