@@ -51,7 +51,7 @@ class BertQuestionPreprocessor(PackingPreprocessor):
     Outputs: `QuestionInputs`, a named tuple whose `inputs` are int32 tensors `[windows, length]`, padded to the longest
         window: `token_ids`, `segment_ids`, `padding_mask`. Its `rows` `[windows]` are the questions of the windows;
         `context_starts`, `may_start`, `may_end`, `start_bytes` and `end_bytes` locate answers in the contexts, and
-        `is_cut` says which contexts have more than `max_windows`.
+        `is_cut` `[batch]` is whether a context has more than `max_windows`.
 
     Raises:
         TypeError: `tokenizer` is not a BertTokenizer, a number is not an int, or an input is not text.

@@ -285,7 +285,7 @@ def _read_labels(path: Path, num_labels: int) -> dict[str, Any]:
 
 
 def read_tokenizer(folder: Path, vocab_size: int | None = None) -> FolderTokenizer:
-    """Reads the tokenizer of a preset folder; `vocab_size` is that of its backbone.
+    """Reads the tokenizer of a preset folder; `vocab_size` is the size of its embedding table.
 
     Raises ValueError if it is not BERT's, or the vocabulary does not fit.
     """
