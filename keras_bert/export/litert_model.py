@@ -1,15 +1,18 @@
 """Writes a TensorFlow function as a LiteRT (TensorFlow Lite) file, and runs it with LiteRT."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.export.export_options import INT8
+
 NAME = "LiteRT"
 PACKAGES = ("ai_edge_litert",)
+QUANTIZE_PACKAGES = ()
 REQUIREMENTS = "numpy ai-edge-litert tokenizers"
 IMPORT = "from ai_edge_litert.interpreter import Interpreter"
 RUN = """run = Interpreter("model.tflite").get_signature_runner()  # of ids of any shape
@@ -18,7 +21,9 @@ outputs = run(**ids)"""
 _FILE = "model.tflite"
 
 
-def write_model(function: Any, folder: Path) -> None:
+def write_model(
+    function: Any, folder: Path, quantize: str | None = None, calibration: Sequence[Mapping[str, np.ndarray]] = ()
+) -> None:
     """Writes `function`, a `tf.function` with an input signature and a dict of outputs, to `folder`."""
     concrete = function.get_concrete_function()
     module = tf.Module()
@@ -29,6 +34,11 @@ def write_model(function: Any, folder: Path) -> None:
         converter = tf.lite.TFLiteConverter.from_saved_model(saved)
         # An operation that is not built in is an error, not one of the Flex delegate.
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if quantize is not None:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantize == INT8:
+            converter.representative_dataset = lambda: iter(calibration)
+            converter.target_spec.supported_ops.append(tf.lite.OpsSet.TFLITE_BUILTINS_INT8)
         (folder / _FILE).write_bytes(converter.convert())
 
 

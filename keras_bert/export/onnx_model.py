@@ -1,13 +1,18 @@
 """Writes a TensorFlow function as an ONNX file, and runs it with ONNX Runtime."""
 
-from collections.abc import Callable, Mapping
+import functools
+import types
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_bert.export.export_options import INT8
+
 NAME = "ONNX Runtime"
 PACKAGES = ("onnx", "onnxruntime", "tf2onnx")
+QUANTIZE_PACKAGES = ()
 REQUIREMENTS = "numpy onnxruntime tokenizers"
 IMPORT = "import onnxruntime"
 RUN = """session = onnxruntime.InferenceSession("model.onnx")
@@ -18,17 +23,41 @@ _FILE = "model.onnx"
 _OPSET = 18  # the newest that tf2onnx writes; ONNX Runtime has read it since 1.14
 
 
-def write_model(function: Any, folder: Path) -> None:
+def write_model(
+    function: Any, folder: Path, quantize: str | None = None, calibration: Sequence[Mapping[str, np.ndarray]] = ()
+) -> None:
     """Writes `function`, a `tf.function` with an input signature and a dict of outputs, to `folder`."""
     import tf2onnx
 
+    path = folder / (_FILE if quantize is None else "float.onnx")
     tf2onnx.convert.from_function(
         function,
         input_signature=function.input_signature,
         opset=_OPSET,
         custom_rewriter=[_fuse_operations],
-        output_path=str(folder / _FILE),
+        output_path=str(path),
     )
+    if quantize is not None:
+        _quantize(path, folder / _FILE, quantize, calibration)
+        path.unlink()
+
+
+def _quantize(path: Path, target: Path, quantize: str, calibration: Sequence[Mapping[str, np.ndarray]]) -> None:
+    from onnxruntime import quantization
+
+    settings = {
+        "op_types_to_quantize": ["MatMul", "Gather"],
+        "per_channel": True,
+        "reduce_range": True,  # processors without VNNI add two products in 16 bits, which overflows with 8-bit weights
+        "weight_type": quantization.QuantType.QInt8,
+    }
+    options: dict[str, Any] = {"MatMulConstBOnly": True}  # not the products of attention
+    if quantize == INT8:
+        reader = types.SimpleNamespace(get_next=functools.partial(next, iter(calibration), None))
+        options["OpTypesToExcludeOutputQuantization"] = ["MatMul"]
+        quantization.quantize_static(path, target, reader, **settings, extra_options=options)
+    else:
+        quantization.quantize_dynamic(path, target, **settings, extra_options=options)
 
 
 def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from absl import logging
 
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
+from keras_bert.export.export_options import ExportArguments
 from keras_bert.finetuning.plots import draw_confusion_matrix
 from keras_bert.finetuning.task import FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.metrics.classification import classification_report, multi_label_report
@@ -105,8 +106,8 @@ class ClassificationTask(FineTuningTask):
             files.append(self.write_split(folder, split, Predictions(indices, values, shown, model.labels)))
         return files
 
-    def export(self, model: BertClassifier, folder: Path, dtype: str | None) -> Path:
-        return model.export(folder, dtype=dtype, pairs=self.is_pair)
+    def export(self, model: BertClassifier, folder: Path, **options: Unpack[ExportArguments]) -> Path:
+        return model.export(folder, pairs=self.is_pair, **options)
 
     def tokenize_split(self, split: str, examples: Iterable[Any], model: BertClassifier) -> TokenizedExamples:
         def tokenize() -> TokenizedExamples:

@@ -15,6 +15,7 @@ from absl import logging
 
 from keras_bert.data.batching import BatchPlan
 from keras_bert.data.tokenized_examples import TokenizedExamples
+from keras_bert.export.export_options import INT8
 from keras_bert.finetuning.plots import draw_training_curve
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.run_cards import write_fine_tuning_card
@@ -83,7 +84,8 @@ def fine_tune(
 
     Returns:
         After training, the contents of `results.json`; and `evaluation`, the metrics, if the modes have "eval";
-        `model`, the folder of the weights; `predictions` and `saved_model`, lists of the paths written.
+        `model`, the folder of the weights; `predictions` and the export's format, by default `saved_model`, lists of
+        the paths written.
 
     Raises:
         FileExistsError: if the folder belongs to another run.
@@ -131,6 +133,11 @@ class _FineTuner:
 
     def run(self, recipe: FineTuningRecipe | None, modes: Collection[str]) -> dict[str, Any]:
         self.task.check(modes)
+        if "export" in modes and self.runtime.export_quantize == INT8 and "train" not in modes:
+            raise ValueError(
+                f"export_quantize={INT8!r} is calibrated on training examples, and the modes are {', '.join(modes)}: "
+                "export together with the training (--mode=train,export; a finished one is not repeated)"
+            )
         results: dict[str, Any] = {}
         if "train" in modes:
             if recipe is None:
@@ -291,25 +298,34 @@ class _FineTuner:
             files = self.task.write_predictions(model, self.run_dir / "predictions", batch_size)
             results["predictions"] = [str(file) for file in files]
         if "export" in modes:
-            results["saved_model"] = [str(self.export(model, folder))]
+            results[self.runtime.export_format] = [str(self.export(model, folder))]
         return results
 
     def export(self, model: Any, folder: Path) -> Path:
         """Exports as the next version, unless the newest one has the same model and settings."""
-        exports, dtype = self.run_dir / "saved_model", self.runtime.export_dtype
+        runtime = self.runtime
+        exports = self.run_dir / runtime.export_format
         exports.mkdir(parents=True, exist_ok=True)
         versions = sorted(int(path.name) for path in exports.iterdir() if path.name.isdigit())
         exported = {
             "model": str(folder),
             "modified": (folder / "config.json").stat().st_mtime,
-            "dtype": dtype or model.dtype_policy.name,
+            "dtype": runtime.export_dtype or model.dtype_policy.name,
+            "quantize": runtime.export_quantize,
             "sequence_length": model.preprocessor.sequence_length,
             **self.task.export_settings(),
         }
-        record = self.run_dir / "exported.json"
+        record = self.run_dir / f"exported_{runtime.export_format}.json"
         if versions and record.is_file() and read_json_object(record) == exported:
             return exports / str(versions[-1])
-        path = self.task.export(model, exports / str(max(versions, default=0) + 1), dtype)
+        path = self.task.export(
+            model,
+            exports / str(max(versions, default=0) + 1),
+            dtype=runtime.export_dtype,
+            format=runtime.export_format,
+            quantize=runtime.export_quantize,
+            calibration_texts=self.task.training_examples(model) if runtime.export_quantize == INT8 else None,
+        )
         write_json(record, exported, overwrite=True)
         return path
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from absl import logging
 
@@ -20,6 +20,7 @@ from keras_bert.data.formats.squad_predictions import (
 )
 from keras_bert.data.tokenized_examples import TokenizedExamples
 from keras_bert.data.tokenized_questions import TokenizedQuestions, tokenize_questions
+from keras_bert.export.export_options import ExportArguments
 from keras_bert.finetuning.run_models import saved_results
 from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split, skip_if_read_only
 from keras_bert.io.row_errors import BadRows
@@ -144,8 +145,8 @@ class QuestionAnsweringTask(FineTuningTask):
             files += write_squad_predictions(folder / split, predictions, overwrite=True)
         return files
 
-    def export(self, model: BertSpanLabeler, folder: Path, dtype: str | None) -> Path:
-        return model.export(folder, dtype=dtype, **self._answering())
+    def export(self, model: BertSpanLabeler, folder: Path, **options: Unpack[ExportArguments]) -> Path:
+        return model.export(folder, **self._answering(), **options)
 
     def export_settings(self) -> dict[str, Any]:
         return {**self._windows, **self._answering()}

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from keras_bert.data.data_service import parse_service_address
+from keras_bert.export.export_options import EXPORT_FORMATS, INT8, QUANTIZE_METHODS, SAVED_MODEL, ExportOptions
 from keras_bert.settings import Settings, setting
 from keras_bert.training.trainer_settings import TrainerSettings
 from keras_bert.weights.hugging_face_writer import STORED_TYPES
@@ -72,6 +73,15 @@ class FineTuningRuntime(RuntimeSettings):
     export_dtype: str | None = setting(
         None, "Dtype of the SavedModel; default: the model's.", choices=STORED_TYPES, modes=("export",)
     )
+    export_format: str = setting(
+        SAVED_MODEL, "Format of the exported model.", choices=EXPORT_FORMATS, modes=("export",)
+    )
+    export_quantize: str | None = setting(
+        None,
+        "Quantization of the export, not for SavedModels; int8 is calibrated on training examples.",
+        choices=QUANTIZE_METHODS,
+        modes=("export",),
+    )
     data_service: str | None = _training(
         None, "grpc://host:port of a tf.data service that makes the batches; see tools.data_service."
     )
@@ -80,3 +90,7 @@ class FineTuningRuntime(RuntimeSettings):
         super().__post_init__()
         if self.data_service is not None:
             parse_service_address(self.data_service)
+        texts = () if self.export_quantize == INT8 else None  # those of the training data
+        ExportOptions(
+            dtype=self.export_dtype, format=self.export_format, quantize=self.export_quantize, calibration_texts=texts
+        )

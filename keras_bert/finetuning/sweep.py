@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from keras_bert.export.export_options import EXPORT_FORMATS
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.run_models import find_trial_problem
 from keras_bert.io.atomic_write import write_json
@@ -127,6 +128,7 @@ def format_results(results: Mapping[str, Any]) -> str:
             mark = "  best" if trial == best and len(results["trials"]) > 1 else ""
             lines.append(f"{trial['learning_rate']:<15g}{trial['seed']:>6}{trial['best_step']:>11}  {score}{mark}")
     lines += [f"{name:<32}{value:.4f}" for name, value in results.get("evaluation", {}).items()]
-    outputs = {"model": [results["model"]], "predictions": results["predictions"], "SavedModel": results["saved_model"]}
+    outputs = {"model": [results["model"]], "predictions": results["predictions"]}
+    outputs |= {format: results[format] for format in EXPORT_FORMATS if format in results}
     lines += [f"{name:<15}{path}" for name, paths in outputs.items() for path in paths]
     return "\n".join(lines)

@@ -8,11 +8,12 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from absl import logging
 
 from keras_bert.data.tokenized_examples import TokenizedExamples
+from keras_bert.export.export_options import ExportArguments
 from keras_bert.finetuning.recipe import FineTuningRecipe
 from keras_bert.finetuning.runtime import FineTuningRuntime
 from keras_bert.io.row_errors import BadRows
@@ -180,9 +181,9 @@ class FineTuningTask:
         """Predicts all prediction splits, and returns the files written."""
         raise NotImplementedError
 
-    def export(self, model: Any, folder: Path, dtype: str | None) -> Path:
-        """Writes the SavedModel."""
-        return model.export(folder, dtype=dtype)
+    def export(self, model: Any, folder: Path, **options: Unpack[ExportArguments]) -> Path:
+        """Writes the model for serving."""
+        return model.export(folder, **options)
 
     def export_settings(self) -> dict[str, Any]:
         """Returns what an export depends on besides the model, as values for JSON."""

@@ -25,9 +25,9 @@ class BaseLayer(keras.layers.Layer):
         """
         raise ValueError(
             f"{type(self).__name__} {self.path!r} cannot be quantized (mode={mode!r}): keras_bert's layers compute in "
-            'float32, bfloat16 or float16. `export(path, dtype="bfloat16")` halves the size of a model; for int8, '
-            "quantize the exported model with the tools of the runtime that serves it. To quantize other layers of a "
-            "model, leave these out with `filters`"
+            'float32, bfloat16 or float16. `export(path, format="onnx", quantize="int8_dynamic")`, or another format, '
+            'writes a model with int8 weights, and `export(path, dtype="bfloat16")` one of half the size. To quantize '
+            "other layers of a model, leave these out with `filters`"
         )
 
     def get_config(self) -> dict[str, Any]:

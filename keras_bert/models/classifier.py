@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 import numpy as np
@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.labels import class_weight_list, encode_labels, label_names
@@ -213,9 +214,7 @@ class BertClassifier(BertHead):
             return [self.labels[i] for i in logits.argmax(axis=-1)]
         return [[name for name, logit in zip(self.labels, row, strict=True) if logit >= 0] for row in logits]
 
-    def export(
-        self, path: PathLike, dtype: str | None = None, pairs: bool = False, format: str = "saved_model"
-    ) -> Path:
+    def export(self, path: PathLike, *, pairs: bool = False, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
@@ -229,13 +228,19 @@ class BertClassifier(BertHead):
 
         Args:
             path: folder to write, for example "models/intents/1"; the server reads the version from its name.
-            dtype: "float32" or "bfloat16" to store and compute in it; None means the model's own. bfloat16 halves the
-                size, and is faster on processors that compute in it.
             pairs: whether the inputs are pairs of texts.
-            format: "saved_model"; or "onnx", "openvino" or "litert" for a folder with a float32 model of that runtime,
-                which takes the inputs of `tokens` and returns those of its outputs that are numbers and have two axes
-                or more, the tokenizer's files, and a README.md with the code that runs it. The file is run after it is
-                written, and must return this model's outputs to 1e-5.
+            **options: options that all heads have:
+                dtype: "float32" or "bfloat16" to store and compute in it; None means the model's own. bfloat16 halves
+                    the size, and is faster on processors that compute in it.
+                format: "saved_model"; or "onnx", "openvino" or "litert" for a folder with a float32 model of that
+                    runtime, which takes the inputs of `tokens` and returns those of its outputs that are numbers and
+                    have two axes or more, the tokenizer's files, and a README.md with the code that runs it. The file
+                    is run after it is written, and must return this model's outputs to 1e-5.
+                quantize: "int8_dynamic" to store weights as int8 and to quantize activations at run time; "int8" to
+                    quantize activations too, to ranges that were measured on `calibration_texts`; None for float32. Not
+                    for SavedModels. A quantized file must return this model's outputs approximately.
+                calibration_texts: for "int8", about 300 typical texts, in any form that `predict` takes; of more, 300
+                    are used.
 
         Returns:
             Path of the folder.
@@ -243,8 +248,9 @@ class BertClassifier(BertHead):
         Raises:
             FileExistsError: if `path` exists; a version is never overwritten.
             ImportError: if the packages of the format are not installed.
-            ValueError: if there is no preprocessor, the dtype or the format is unknown, the Keras backend is not
-                TensorFlow, or the runtime of the format cannot run this model or returns other outputs.
+            TypeError: for an unknown option.
+            ValueError: if there is no preprocessor, an option is unknown or does not fit the others, the Keras backend
+                is not TensorFlow, or the runtime of the format cannot run this model or returns other outputs.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
@@ -259,7 +265,7 @@ class BertClassifier(BertHead):
             return text_signatures(served, inputs, lambda ids: _serving_answers(served, served(ids)), from_texts)
 
         labels = {"labels.txt": "\n".join(self.labels) + "\n"}
-        return export_head(self, path, dtype, signatures, inputs, labels, format=format)
+        return export_head(self, path, ExportOptions(**options), signatures, inputs, labels)
 
     def get_config(self) -> dict[str, Any]:
         own = {"labels": self.labels, "problem_type": self.problem_type, "class_weights": self.class_weights}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.inference import Predictor
 from keras_bert.models.pretrained import assign_arrays, load_tokenizer, read_bert
@@ -266,9 +267,7 @@ class BertFeatureExtractor(TextModel):
                 features[row] = TextFeatures([units.names[row][number] for number in found], found, vectors)
         return [features[row] for row in range(len(units.names))]
 
-    def export(
-        self, path: PathLike, dtype: str | None = None, pairs: bool = False, format: str = "saved_model"
-    ) -> Path:
+    def export(self, path: PathLike, *, pairs: bool = False, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text` (or `text_a` and `text_b`), strings [batch]; `tokens` takes
@@ -277,7 +276,7 @@ class BertFeatureExtractor(TextModel):
         [batch, layers, hidden] with combine="stack".
 
         Args:
-            path, dtype, pairs, format: see `BertClassifier.export`, also for the result and the errors.
+            path, pairs, options: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import TextInputs, export_head, text_signatures
 
@@ -286,7 +285,7 @@ class BertFeatureExtractor(TextModel):
         def signatures(served: Any) -> Any:
             return text_signatures(served, inputs, lambda ids: {"embedding": served(ids)})
 
-        return export_head(self, path, dtype, signatures, inputs, format=format)
+        return export_head(self, path, ExportOptions(**options), signatures, inputs)
 
     def classifier_arguments(self) -> EmbeddingSettings | None:
         """Returns what a sentence-transformers folder states of this model; None if it cannot describe the model."""

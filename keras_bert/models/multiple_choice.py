@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.typing import Inputs, PathLike, Tensor
@@ -151,7 +152,7 @@ class BertMultipleChoice(BertHead):
         """
         return self.predict(x, batch_size, verbose=0).argmax(axis=-1).tolist()
 
-    def export(self, path: PathLike, dtype: str | None = None, format: str = "saved_model") -> Path:
+    def export(self, path: PathLike, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes prompts and choices, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `prompt` string [batch] and `choices` string [batch, choices], one or more;
@@ -162,12 +163,12 @@ class BertMultipleChoice(BertHead):
         choice itself.
 
         Args:
-            path, dtype, format: see `BertClassifier.export`, also for the result and the errors.
+            path, options: see `BertClassifier.export`, also for the result and the errors.
         """
         from keras_bert.models.serving import export_head
 
         inputs = _serving_inputs(self.preprocessor)
-        return export_head(self, path, dtype, serving_signatures, inputs, inputs_per_row=4, format=format)
+        return export_head(self, path, ExportOptions(**options), serving_signatures, inputs, inputs_per_row=4)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dropout": self.dropout.rate}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.io.row_errors import quotation
 from keras_bert.layers.attention_mask import BIDIRECTIONAL, LEFT_TO_RIGHT
 from keras_bert.layers.base_layer import create_sublayer
@@ -253,7 +254,7 @@ class BertPretrainer(BertHead):
             filled.append([[(word.decode(), p) for word, p in zip(*mask, strict=True)] for mask in masks])
         return filled
 
-    def export(self, path: PathLike, dtype: str | None = None, top: int = 5, format: str = "saved_model") -> Path:
+    def export(self, path: PathLike, *, top: int = 5, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes raw text with [MASK] in it, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch]; `tokens` takes `token_ids`, `segment_ids`,
@@ -262,7 +263,7 @@ class BertPretrainer(BertHead):
         "" and 0, and `masks` int32 [batch], the number of masks in each text.
 
         Args:
-            path, dtype, format: see `BertClassifier.export`, also for the result.
+            path, options: see `BertClassifier.export`, also for the result.
             top: number of predictions per mask.
 
         Raises:
@@ -276,7 +277,7 @@ class BertPretrainer(BertHead):
         def signatures(served: Any) -> Any:
             return text_signatures(served, inputs, lambda ids: fill_masks(served, ids, top))
 
-        return export_head(self, path, dtype, signatures, inputs, format=format)
+        return export_head(self, path, ExportOptions(**options), signatures, inputs)
 
     def _check_serving(self, top: int) -> None:
         self.require_preprocessor()

@@ -11,7 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.export.runtime_folder import RUNTIME_FORMATS, Readme, check_runtime, write_runtime_folder
+from keras_bert.export.export_options import EXPORT_DTYPES, SAVED_MODEL, ExportOptions
+from keras_bert.export.runtime_folder import Readme, Samples, check_runtime, write_runtime_folder
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 from keras_bert.export.serving_files import MAX_BATCH_SIZE
 from keras_bert.models.lora import copy_merged
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, tf.Tensor]
 
-EXPORT_DTYPES = ("float32", "bfloat16")
-SAVED_MODEL = "saved_model"
-EXPORT_FORMATS = (SAVED_MODEL, *RUNTIME_FORMATS)
+_MAX_CALIBRATION_TEXTS = 300  # more change the measured ranges little, and take time
 _ID_NAMES = ("token_ids", "segment_ids", "padding_mask")
 
 
@@ -111,33 +110,28 @@ def _checked_ids(ids: Tensors, encoder: Any) -> Tensors:
 def export_head(
     head: Any,
     path: PathLike,
-    dtype: str | None,
+    options: ExportOptions,
     make_signatures: Callable[[Any], Signatures],
     inputs: TextInputs,
     assets: Mapping[str, str] | None = None,
     inputs_per_row: int = 1,
-    format: str = SAVED_MODEL,
 ) -> Path:
     """Writes a head as a SavedModel that takes texts, or as a folder with a model of ids, and returns the folder.
 
     `make_signatures` is called with the head in the dtype of the export. `assets` are files by name, stored with the
     vocabulary. `inputs_per_row` is the approximate number of encoder inputs per row of a request: a server joins that
-    many times fewer rows. `format` is one of `EXPORT_FORMATS`.
+    many times fewer rows.
     """
-    if format not in EXPORT_FORMATS:
-        raise ValueError(f"unknown format {format!r}; allowed are {EXPORT_FORMATS}")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"`export` needs TensorFlow, but the Keras backend is {keras.backend.backend()}; write the model with "
             "`save_checkpoint`, then load and export it in a process with KERAS_BACKEND=tensorflow"
         )
     head.require_preprocessor()
-    if format != SAVED_MODEL:
-        if dtype not in (None, "float32"):
-            raise ValueError(f"format={format!r} is written in float32; got dtype={dtype!r}")
-        return _export_for_runtime(head, path, format, make_signatures, inputs, assets or {})
+    if options.format != SAVED_MODEL:
+        return _export_for_runtime(head, path, options, make_signatures, inputs, assets or {})
     check_export_path(path)
-    served = with_dtype(head, dtype)
+    served = with_dtype(head, options.dtype)
     signatures = make_signatures(served)
     return write_saved_model(
         path,
@@ -152,13 +146,15 @@ def export_head(
 def _export_for_runtime(
     head: Any,
     path: PathLike,
-    format: str,
+    options: ExportOptions,
     make_signatures: Callable[[Any], Signatures],
     inputs: TextInputs,
     assets: Mapping[str, str],
 ) -> Path:
     """Writes the numeric outputs of the signature `tokens` for a runtime without strings."""
-    check_runtime(format)
+    check_runtime(options.format, options.quantize)
+    texts = options.calibration_texts
+    calibration = [] if texts is None else _calibration_ids(head, texts)
     preprocessor = head.preprocessor
     files = {**tokenizer_files(tokenizer_settings(preprocessor.tokenizer), preprocessor.sequence_length), **assets}
     if TOKENIZER_NAME not in files:
@@ -175,12 +171,22 @@ def _export_for_runtime(
         return {name: value for name, value in answers.items() if value.dtype != tf.string and value.shape.rank > 1}
 
     requests = _warmup_requests(signatures, inputs, inputs.to_ids or preprocessor)
-    samples = [request for name, request in requests if name == "tokens"]
+    texts_ids = [request for name, request in requests if name == "tokens"]
     choices, longest = (2,) if inputs.list_names else (), served.encoder.max_position_embeddings
     sizes = ((1, 1), (3, min(7, longest)), (1, longest))
-    samples += [_random_ids(served.encoder, (rows, *choices, length)) for rows, length in sizes]
+    random_ids = [_random_ids(served.encoder, (rows, *choices, length)) for rows, length in sizes]
+    samples = Samples(texts_ids, random_ids, calibration)
     readme = _readme(head, inputs, answer_numbers.get_concrete_function().structured_outputs)
-    return write_runtime_folder(path, format, answer_numbers, samples, files, readme)
+    return write_runtime_folder(path, options, answer_numbers, samples, files, readme)
+
+
+def _calibration_ids(head: Any, texts: Any) -> list[dict[str, np.ndarray]]:
+    """Returns the ids of texts, one at a time; a random part of them if there are many."""
+    examples = head.unlabelled_examples(texts)
+    rows = np.random.default_rng(0).permutation(len(examples))[:_MAX_CALIBRATION_TEXTS]
+    batches = (examples.batch(tf.constant([row])) for row in rows)
+    inputs = (batch[0] if isinstance(batch, tuple) else batch for batch in batches)
+    return [{name: ids[name].numpy() for name in _ID_NAMES} for ids in inputs]
 
 
 def _random_ids(encoder: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:

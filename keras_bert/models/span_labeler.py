@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import text_column
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import ACCURACY_NAMES, BertHead, LossTerms
 from keras_bert.typing import Inputs, PathLike, Tensor
@@ -247,11 +248,11 @@ class BertSpanLabeler(BertHead):
     def export(
         self,
         path: PathLike,
-        dtype: str | None = None,
+        *,
         n_best: int = 20,
         max_answer_length: int = 30,
         null_threshold: float | None = None,
-        format: str = "saved_model",
+        **options: Unpack[ExportArguments],
     ) -> Path:
         """Writes a SavedModel that takes questions and contexts, for TensorFlow Serving or `tf.saved_model.load`.
 
@@ -264,7 +265,7 @@ class BertSpanLabeler(BertHead):
         `token_ids`, `segment_ids`, `padding_mask`, int32 [windows, length], and returns `start_logits`, `end_logits`.
 
         Args:
-            path, dtype, format: see `BertClassifier.export`, also for the result.
+            path, options: see `BertClassifier.export`, also for the result.
             n_best: number of starts and ends considered per window, and of answers returned.
             max_answer_length: maximum number of tokens in an answer.
             null_threshold: None if every question has an answer. Otherwise the answer is "", at position 0, if the null
@@ -291,7 +292,7 @@ class BertSpanLabeler(BertHead):
             return text_signatures(served, inputs, lambda ids: served(ids, training=False), from_texts)
 
         # Four windows per context.
-        return export_head(self, path, dtype, signatures, inputs, inputs_per_row=4, format=format)
+        return export_head(self, path, ExportOptions(**options), signatures, inputs, inputs_per_row=4)
 
     @staticmethod
     def preprocessor_class() -> Any:

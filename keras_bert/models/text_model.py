@@ -99,7 +99,7 @@ class TextModel(FromPreset, keras.Model):
             ids = np.ones((1,) * (self.ids_rank - 1) + (2,), "int32")
             outputs = self({name: ids for name in ("token_ids", "padding_mask")}, training=False)
             return keras.tree.map_structure(lambda tensor: ops.convert_to_numpy(tensor)[:0], outputs)
-        examples = self._unlabelled_examples(x if columns is None else columns)
+        examples = self.unlabelled_examples(x if columns is None else columns)
         if keras.backend.backend() != "tensorflow":
             return super().predict(arrays_of(examples)["x"], batch_size, verbose, steps, callbacks)
         if callbacks or self.run_eagerly or steps is not None:
@@ -115,9 +115,9 @@ class TextModel(FromPreset, keras.Model):
         """Predicts outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
         x, _ = self._in_memory(x)
         if self._num_replicas() > 1:  # each of which would predict the whole batch
-            examples = self._unlabelled_examples(x)
+            examples = self.unlabelled_examples(x)
             return self.predict(examples, len(examples), verbose=0)
-        return super().predict_on_batch(x if is_ids(x) else _inputs(self._whole(self._unlabelled_examples(x))))
+        return super().predict_on_batch(x if is_ids(x) else _inputs(self._whole(self.unlabelled_examples(x))))
 
     def _in_memory(self, x: Any, y: Any = None) -> tuple[Any, Any]:
         """Separates texts or ids in memory from their labels; ValueError for batches of them."""
@@ -129,8 +129,8 @@ class TextModel(FromPreset, keras.Model):
             )
         return x, y
 
-    def _unlabelled_examples(self, x: Any) -> Any:
-        """Converts texts or ids in memory to examples."""
+    def unlabelled_examples(self, x: Any) -> Any:
+        """Converts texts or ids in memory to examples; tokenized examples are returned as they are."""
         if is_examples(x):
             return x
         if is_ids(x):

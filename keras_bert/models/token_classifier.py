@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_bert.data.columns import TEXT_COLUMNS, text_column, to_mapping
+from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
@@ -236,7 +237,7 @@ class BertTokenClassifier(BertHead):
         warn_of_cut_texts(answers["truncated"], self.preprocessor)
         return described_texts(answers)
 
-    def export(self, path: PathLike, dtype: str | None = None, format: str = "saved_model") -> Path:
+    def export(self, path: PathLike, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
 
         Signatures: `serving_default` takes `text`, strings [batch]; `examples` takes serialized
@@ -250,7 +251,7 @@ class BertTokenClassifier(BertHead):
         [batch, length], and returns `probabilities` float32 [batch, length, labels] and `tags` string [batch, length].
 
         Args:
-            path, dtype, format: see `BertClassifier.export`, also for the result and the errors.
+            path, options: see `BertClassifier.export`, also for the result and the errors.
         """
         import tensorflow as tf
 
@@ -272,7 +273,7 @@ class BertTokenClassifier(BertHead):
             return {**standard, "words": (from_words, {"words": tf.TensorSpec([None], tf.string)})}
 
         labels = {"labels.txt": "\n".join(self.labels) + "\n"}
-        return export_head(self, path, dtype, signatures, inputs, labels, format=format)
+        return export_head(self, path, ExportOptions(**options), signatures, inputs, labels)
 
     @staticmethod
     def preprocessor_class() -> Any:

@@ -1,0 +1,53 @@
+"""Options of `export` that all heads share, and the formats and methods that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+SAVED_MODEL = "saved_model"
+RUNTIME_FORMATS = ("onnx", "openvino", "litert")
+EXPORT_FORMATS = (SAVED_MODEL, *RUNTIME_FORMATS)
+EXPORT_DTYPES = ("float32", "bfloat16")
+INT8, INT8_DYNAMIC = "int8", "int8_dynamic"
+QUANTIZE_METHODS = (INT8, INT8_DYNAMIC)
+
+
+class ExportArguments(TypedDict, total=False):
+    """Arguments of `export` of every head; see `BertClassifier.export`."""
+
+    dtype: str | None
+    format: str
+    quantize: str | None
+    calibration_texts: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The values of `ExportArguments`, with defaults; raises ValueError unless they fit together."""
+
+    dtype: str | None = None
+    format: str = SAVED_MODEL
+    quantize: str | None = None
+    calibration_texts: Any = None
+
+    def __post_init__(self) -> None:
+        allowed = (EXPORT_FORMATS, (None, *EXPORT_DTYPES), (None, *QUANTIZE_METHODS))
+        for name, values in zip(("format", "dtype", "quantize"), allowed, strict=True):
+            if getattr(self, name) not in values:
+                raise ValueError(f"unknown {name} {getattr(self, name)!r}; allowed are {values}")
+        if self.format == SAVED_MODEL and self.quantize is not None:
+            raise ValueError(
+                f"a SavedModel cannot be quantized (quantize={self.quantize!r}): TensorFlow has no int8 operations for "
+                'a CPU that are both exact enough and faster. dtype="bfloat16" halves its size; for int8, choose one '
+                f"of the formats {RUNTIME_FORMATS}"
+            )
+        if self.format != SAVED_MODEL and self.dtype not in (None, "float32"):
+            raise ValueError(f"format={self.format!r} is written in float32; got dtype={self.dtype!r}")
+        if (self.quantize == INT8) != (self.calibration_texts is not None):
+            texts = "none" if self.calibration_texts is None else "some"
+            raise ValueError(
+                f'calibration_texts are needed for quantize="{INT8}", which measures the ranges of activations on them '
+                f"(about 300 typical texts are enough), and have no effect otherwise; got quantize={self.quantize!r} "
+                f"and {texts}"
+            )
