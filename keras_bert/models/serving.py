@@ -154,7 +154,7 @@ def _export_for_runtime(
     """Writes the numeric outputs of the signature `tokens` for a runtime without strings."""
     check_runtime(options.format, options.quantize)
     texts = options.calibration_texts
-    calibration = [] if texts is None else _calibration_ids(head, texts)
+    calibration = [] if texts is None else calibration_ids(head, texts)
     preprocessor = head.preprocessor
     files = {**tokenizer_files(tokenizer_settings(preprocessor.tokenizer), preprocessor.sequence_length), **assets}
     if TOKENIZER_NAME not in files:
@@ -180,7 +180,7 @@ def _export_for_runtime(
     return write_runtime_folder(path, options, answer_numbers, samples, files, readme)
 
 
-def _calibration_ids(head: Any, texts: Any) -> list[dict[str, np.ndarray]]:
+def calibration_ids(head: Any, texts: Any) -> list[dict[str, np.ndarray]]:
     """Returns the ids of texts, one at a time; a random part of them if there are many."""
     examples = head.unlabelled_examples(texts)
     rows = np.random.default_rng(0).permutation(len(examples))[:_MAX_CALIBRATION_TEXTS]

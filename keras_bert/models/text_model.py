@@ -130,7 +130,8 @@ class TextModel(FromPreset, keras.Model):
         return x, y
 
     def unlabelled_examples(self, x: Any) -> Any:
-        """Converts texts or ids in memory to examples; tokenized examples are returned as they are."""
+        """Converts texts or ids in memory, without labels, to examples; examples are returned as they are."""
+        x, _ = self._in_memory(x)
         if is_examples(x):
             return x
         if is_ids(x):

@@ -26,7 +26,8 @@ def test_quantize_raises_and_changes_nothing(mode):
     weights = [np.array(weight) for weight in classifier.weights]
     for model in (encoder, classifier, extractor, encoder.pooler):
         with pytest.raises(
-            ValueError, match=rf"cannot be quantized \(mode='{mode}'\).*export\(path, dtype=.*`filters`"
+            ValueError,
+            match=rf"cannot be quantized \(mode='{mode}'\).*quantize=.*dtype=.*`filters`",
         ):
             model.quantize(mode)
     for weight, before in zip(classifier.weights, weights, strict=True):

@@ -7,7 +7,9 @@ import pytest
 
 import keras_bert
 from keras_bert.export import runtime_folder
-from keras_bert.export.runtime_folder import RUNTIME_FORMATS
+from keras_bert.export.export_options import RUNTIME_FORMATS
+from keras_bert.export.runtime_folder import load_model
+from keras_bert.models.serving import calibration_ids
 from tests.export.test_runtime_folder import skip_without
 from tests.models.composed import make_encoder, random_inputs
 from tests.models.exported_heads import TEXTS, heads
@@ -28,12 +30,6 @@ OUTPUTS = {
 }
 
 
-@pytest.fixture(params=RUNTIME_FORMATS)
-def runtime_format(request):
-    skip_without(request.param)
-    return request.param
-
-
 def run_readme(folder, monkeypatch):
     """Runs the code of a folder's README, and returns its ids and outputs."""
     (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
@@ -44,36 +40,35 @@ def run_readme(folder, monkeypatch):
     return names["ids"], names["outputs"]
 
 
-def run(folder, runtime_format, ids):
-    """Runs the model of a folder on ids."""
-    return runtime_folder._RUNTIMES[runtime_format].load_model(folder)(ids)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_answers_as_its_model(name, runtime_format, tmp_path, monkeypatch, capsys):
+def test_a_head_answers_as_its_model(name, tmp_path, monkeypatch, capsys):
+    skip_without(*RUNTIME_FORMATS)
     head = HEADS[name]
     model, arguments = head.model(), {key: value for key, value in head.arguments.items() if key in ("top", "pairs")}
-    folder = model.export(tmp_path / "1", format=runtime_format, **arguments)
     ids = {key: np.asarray(values) for key, values in head.ids(model, head.columns).items() if key in IDS}
-    found = run(folder, runtime_format, ids)
-    assert found.keys() == OUTPUTS[name]
     expected = (head.answers_to_ids or head.answers)(model, ids if head.answers_to_ids else head.columns)
-    for output, values in found.items():
-        for row, answer in zip(values, expected[output], strict=True):  # texts may have different numbers of masks
-            answer = np.asarray(answer)
-            if answer.size:
-                assert_close(row[tuple(map(slice, answer.shape))], answer, limit=GOLDEN_LIMIT)
-    readme_ids, outputs = run_readme(folder, monkeypatch)
-    assert outputs.keys() == found.keys()
-    for output, values in run(folder, runtime_format, readme_ids).items():
-        np.testing.assert_array_equal(outputs[output], values)
+    for runtime_format in RUNTIME_FORMATS:
+        folder = model.export(tmp_path / runtime_format, format=runtime_format, **arguments)
+        compute = load_model(folder, runtime_format)
+        found = compute(ids)
+        assert found.keys() == OUTPUTS[name]
+        for output, values in found.items():
+            for row, answer in zip(values, expected[output], strict=True):  # texts may have different numbers of masks
+                answer = np.asarray(answer)
+                if answer.size:
+                    assert_close(row[tuple(map(slice, answer.shape))], answer, limit=GOLDEN_LIMIT)
+        readme_ids, outputs = run_readme(folder, monkeypatch)
+        assert outputs.keys() == found.keys()
+        for output, values in compute(readme_ids).items():
+            np.testing.assert_array_equal(outputs[output], values)
 
 
 @pytest.mark.slow
-def test_the_readme_of_a_classifier_has_our_ids(runtime_format, tmp_path, monkeypatch, capsys):
+def test_the_readme_of_a_classifier_has_our_ids(tmp_path, monkeypatch, capsys):
+    skip_without("onnx")
     classifier = toy_classifier()
-    folder = classifier.export(tmp_path / "1", format=runtime_format)
+    folder = classifier.export(tmp_path / "1", format="onnx")
     names = {"README.md", "labels.txt", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
     assert {path.name for path in folder.iterdir() if not path.name.startswith("model.")} == names
     assert (folder / "vocab.txt").read_text() == "\n".join(VOCABULARY) + "\n"
@@ -88,48 +83,66 @@ def test_the_readme_of_a_classifier_has_our_ids(runtime_format, tmp_path, monkey
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("encoder", "arguments"),
+    ("encoder", "arguments", "formats"),
     [
-        ({"hidden_act": "gelu"}, {}),
-        ({"hidden_act": "relu", "attention_direction": "left_to_right"}, {}),
-        ({"dtype": "mixed_bfloat16"}, {}),
-        ({}, {"lora_rank": 2}),
+        ({"hidden_act": "gelu"}, {}, RUNTIME_FORMATS),
+        ({"hidden_act": "relu", "attention_direction": "left_to_right"}, {}, RUNTIME_FORMATS),
+        # The dtype is changed and adapters are merged before a runtime is involved.
+        ({"dtype": "mixed_bfloat16"}, {"lora_rank": 2}, ("onnx",)),
     ],
-    ids=["gelu", "left_to_right", "bfloat16", "lora"],
+    ids=["gelu", "left_to_right", "bfloat16_lora"],
 )
-def test_every_kind_of_encoder(encoder, arguments, runtime_format, tmp_path):
+def test_every_kind_of_encoder(encoder, arguments, formats, tmp_path):
+    skip_without(*formats)
     classifier = toy_classifier(encoder_arguments=encoder, **arguments)
     for weight in classifier.trainable_weights:
         if weight.name == "lora_kernel_b":
             weight.assign(np.full(weight.shape, 0.1))
-    folder = classifier.export(tmp_path / "1", format=runtime_format)
     inputs = random_inputs()
-    found = run(folder, runtime_format, inputs)["probabilities"]
+    expected = classifier.predict_probabilities(inputs)
     limit = 0.01 if "dtype" in encoder else GOLDEN_LIMIT  # the written model is float32
-    assert_close(found, classifier.predict_probabilities(inputs), limit=limit)
+    for runtime_format in formats:
+        folder = classifier.export(tmp_path / runtime_format, format=runtime_format)
+        assert_close(load_model(folder, runtime_format)(inputs)["probabilities"], expected, limit=limit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two_directions", "left_to_right_bilstm"])
-def test_encoders_of_the_paper(kind, runtime_format, tmp_path):
+def test_encoders_of_the_paper(kind, tmp_path):
+    skip_without(*RUNTIME_FORMATS)
     classifier = keras_bert.BertClassifier(make_encoder(kind), 3, toy_preprocessor(), seed=1)
-    if (kind, runtime_format) == ("left_to_right_bilstm", "litert"):
-        with pytest.raises(ValueError, match=r"LiteRT cannot represent this model: .*TensorList"):
-            classifier.export(tmp_path / "1", format=runtime_format)
-        assert list(tmp_path.iterdir()) == []
-        return
-    folder = classifier.export(tmp_path / "1", format=runtime_format)
     inputs = random_inputs()
-    found = run(folder, runtime_format, inputs)["probabilities"]
-    assert_close(found, classifier.predict_probabilities(inputs), limit=GOLDEN_LIMIT)
+    expected = classifier.predict_probabilities(inputs)
+    for runtime_format in RUNTIME_FORMATS:
+        folder = tmp_path / runtime_format
+        if (kind, runtime_format) == ("left_to_right_bilstm", "litert"):
+            with pytest.raises(ValueError, match=r"LiteRT cannot represent this model: .*TensorList"):
+                classifier.export(folder, format=runtime_format)
+            assert not folder.exists()
+            continue
+        classifier.export(folder, format=runtime_format)
+        assert_close(load_model(folder, runtime_format)(inputs)["probabilities"], expected, limit=GOLDEN_LIMIT)
 
 
-def test_refuses_an_unknown_format_and_another_dtype(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", HEADS)
+def test_calibration_takes_the_texts_of_every_head(name):
+    columns = HEADS[name].columns
+    if name == "token_classifier":  # `predict` takes words
+        columns = {"words": [text.split() for text in columns["text"]]}
+    model = HEADS[name].model()
+    ids = calibration_ids(model, columns)
+    assert len(ids) >= 5
+    for example in ids:
+        assert example.keys() == set(IDS)
+        assert {values.shape for values in example.values()} == {example["token_ids"].shape}
+        assert example["token_ids"].ndim == model.ids_rank
+    np.testing.assert_array_equal(ids[0]["padding_mask"], np.ones_like(ids[0]["token_ids"]))
+
+
+def test_refuses_unknown_options_and_missing_packages(tmp_path, monkeypatch):
     classifier = toy_classifier()
-    with pytest.raises(ValueError, match=r"unknown format 'tflite'; allowed are \('saved_model', 'onnx', 'openvino', "):
-        classifier.export(tmp_path / "1", format="tflite")
-    with pytest.raises(ValueError, match="format='onnx' is written in float32; got dtype='bfloat16'"):
-        classifier.export(tmp_path / "1", dtype="bfloat16", format="onnx")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'quantise'"):
+        classifier.export(tmp_path / "1", format="onnx", quantise="int8")
     monkeypatch.setattr(runtime_folder.onnx_model, "PACKAGES", ("no_such_package",))
     with pytest.raises(ImportError, match=r"needs no_such_package\. .*\[onnx\]"):
         classifier.export(tmp_path / "1", format="onnx")

@@ -9,6 +9,7 @@ from absl import flags
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.encoder import BertEncoder
 from tasks import glue
+from tests.export.test_runtime_folder import skip_without
 from tests.tasks import programs
 from tests.tasks.programs import read_json
 from tests.tolerances import assert_close
@@ -152,6 +153,14 @@ def test_model_is_used_for_its_own_task_and_data_only(toy_glue, toy_checkpoint, 
     run("sst2", "export", None, tmp_path / "one", export_dtype="bfloat16")
     run("sst2", "export", None, tmp_path / "one", max_seq_length=8)
     assert sorted(path.name for path in (tmp_path / "one" / "saved_model").iterdir()) == ["1", "2", "3"]
+    # Another format has versions of its own; int8 is calibrated on training examples, so the data are needed.
+    skip_without("onnx")
+    quantized = {"export_format": "onnx", "export_quantize": "int8"}
+    with pytest.raises(SystemExit, match="is calibrated on training examples, and the modes are export"):
+        run("sst2", "export", None, tmp_path / "one", **quantized)
+    results = run("sst2", "train,export", toy_glue, tmp_path / "one", toy_checkpoint, epochs=0.1, **quantized)
+    assert results["onnx"] == [str(tmp_path / "one" / "onnx" / "1")]
+    assert "int8" in (tmp_path / "one" / "onnx" / "1" / "README.md").read_text()
     # Other data under the same name are another run.
     shutil.copytree(toy_glue / "SST-2", tmp_path / "data" / "SST-2")
     with open(tmp_path / "data" / "SST-2" / "train.tsv", "a") as file:
@@ -176,6 +185,9 @@ def test_model_is_used_for_its_own_task_and_data_only(toy_glue, toy_checkpoint, 
         ({"data_service": "localhost:5050"}, "grpc://host:port"),
         ({"mode": "eval", "epochs": 2}, "--epochs has no effect with --mode=eval; it is used by train"),
         ({"export_dtype": "bfloat16", "mode": "train"}, "--export_dtype has no effect with --mode=train"),
+        ({"export_format": "onnx", "mode": "train"}, "--export_format has no effect with --mode=train"),
+        ({"export_quantize": "int8", "mode": "train,export"}, "a SavedModel cannot be quantized"),
+        ({"export_dtype": "bfloat16", "export_format": "onnx", "mode": "export"}, "is written in float32"),
     ],
 )
 def test_rejects_flags_that_are_wrong_or_have_no_effect(options, message):
