@@ -38,9 +38,14 @@ class ExportOptions:
                 raise ValueError(f"unknown {name} {getattr(self, name)!r}; allowed are {values}")
         if self.format == SAVED_MODEL and self.quantize is not None:
             raise ValueError(
-                f"a SavedModel cannot be quantized (quantize={self.quantize!r}): TensorFlow has no int8 operations for "
-                'a CPU that are both exact enough and faster. dtype="bfloat16" halves its size; for int8, choose one '
-                f"of the formats {RUNTIME_FORMATS}"
+                f"a SavedModel cannot be quantized (quantize={self.quantize!r}): TensorFlow's own quantization changes "
+                'the outputs too much. dtype="bfloat16" halves the size; for int8, choose one of the formats '
+                f"{RUNTIME_FORMATS}"
+            )
+        if self.format == "litert" and self.quantize == INT8:
+            raise ValueError(
+                f"LiteRT's static quantization ruins BERT (sentence embeddings by 68% of their norm); use quantize="
+                f'"{INT8_DYNAMIC}" (5%), or another format'
             )
         if self.format != SAVED_MODEL and self.dtype not in (None, "float32"):
             raise ValueError(f"format={self.format!r} is written in float32; got dtype={self.dtype!r}")

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.export.export_options import INT8
-
 NAME = "LiteRT"
 PACKAGES = ("ai_edge_litert",)
 QUANTIZE_PACKAGES = ()
@@ -34,11 +32,8 @@ def write_model(
         converter = tf.lite.TFLiteConverter.from_saved_model(saved)
         # An operation that is not built in is an error, not one of the Flex delegate.
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        if quantize is not None:
+        if quantize is not None:  # only "int8_dynamic" comes here
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        if quantize == INT8:
-            converter.representative_dataset = lambda: iter(calibration)
-            converter.target_spec.supported_ops.append(tf.lite.OpsSet.TFLITE_BUILTINS_INT8)
         (folder / _FILE).write_bytes(converter.convert())
 
 

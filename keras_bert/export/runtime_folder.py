@@ -1,6 +1,7 @@
 """Writes a function of ids for another runtime, with its tokenizer, and checks the file by running it."""
 
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,8 @@ from keras_bert.typing import PathLike
 _RUNTIMES = {"onnx": onnx_model, "openvino": openvino_model, "litert": litert_model}
 # Allowed difference of an output, relative to its largest value if that is above 1.
 TOLERANCE = 1e-5
-# Allowed difference of an output of a quantized model for a text, relative to it, as Euclidean norms. TODO
+# Allowed difference of an output of a quantized model for a text, relative to it, as Euclidean norms. The largest
+# difference of MiniLM's sentence embeddings is 0.19, and that of a file that the tools had ruined was 0.87.
 QUANTIZED_TOLERANCE = 0.5
 _NUM_CHECKED = 16  # calibration texts for which a quantized model is checked
 _MASKED_SIZE = 1e6  # the numbers that replace logits of padding are greater, and no others
@@ -132,7 +134,7 @@ def _check_outputs(
             )
         difference, allowed = _difference(found[key], values, is_quantized), TOLERANCE
         if is_quantized:
-            allowed = np.finfo("float32").max if is_random else QUANTIZED_TOLERANCE
+            allowed = sys.float_info.max if is_random else QUANTIZED_TOLERANCE
         elif values.dtype.kind != "f":
             allowed = 0
         if not difference <= allowed:  # NaN is not
