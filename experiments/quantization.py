@@ -37,7 +37,7 @@ def define_flags(values=flags.FLAGS):
     flags.DEFINE_string("run_dir", None, "Folder for all outputs.", required=True, flag_values=values)
     flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "The pre-trained BERT.", flag_values=values)
     flags.DEFINE_string("precision", "float32", "Dtype policy of the training.", flag_values=values)
-    flags.DEFINE_list("formats", RUNTIME_FORMATS, "The formats to export.", flag_values=values)
+    flags.DEFINE_list("formats", list(RUNTIME_FORMATS), "The formats to export.", flag_values=values)
     names = (("sst2_rows", 4000, "training rows of SST-2"), ("train_questions", 3000, "training questions of SQuAD"))
     for name, default, what in (*names, ("eval_questions", 600, "questions of SQuAD to evaluate on")):
         flags.DEFINE_integer(name, default, f"Number of {what}.", lower_bound=1, flag_values=values)

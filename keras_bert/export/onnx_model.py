@@ -54,7 +54,6 @@ def _quantize(path: Path, target: Path, quantize: str, calibration: Sequence[Map
     options: dict[str, Any] = {"MatMulConstBOnly": True}  # not the products of attention
     if quantize == INT8:
         reader = types.SimpleNamespace(get_next=functools.partial(next, iter(calibration), None))
-        options["OpTypesToExcludeOutputQuantization"] = ["MatMul"]
         settings["activation_type"] = quantization.QuantType.QUInt8  # as at run time; the fastest type on x86
         quantization.quantize_static(path, target, reader, **settings, extra_options=options)
     else:
