@@ -27,7 +27,7 @@ RECIPES = {
     "SQuAD 1.1, F1": {"epochs": 2.0, "learning_rate": 2e-4, "batch_size": 16, "max_seq_length": 256},
 }
 SIMILARITY = "SICK, Spearman"
-METHODS = (None, INT8_DYNAMIC, INT8)
+METHODS = (*itertools.product(RUNTIME_FORMATS, (None, INT8_DYNAMIC)), ("openvino", INT8))
 _BATCH_SIZE = 64
 
 
@@ -37,7 +37,6 @@ def define_flags(values=flags.FLAGS):
     flags.DEFINE_string("run_dir", None, "Folder for all outputs.", required=True, flag_values=values)
     flags.DEFINE_string("init_checkpoint", "all_minilm_l6_v2", "The pre-trained BERT.", flag_values=values)
     flags.DEFINE_string("precision", "float32", "Dtype policy of the training.", flag_values=values)
-    flags.DEFINE_list("formats", list(RUNTIME_FORMATS), "The formats to export.", flag_values=values)
     names = (("sst2_rows", 4000, "training rows of SST-2"), ("train_questions", 3000, "training questions of SQuAD"))
     for name, default, what in (*names, ("eval_questions", 600, "questions of SQuAD to evaluate on")):
         flags.DEFINE_integer(name, default, f"Number of {what}.", lower_bound=1, flag_values=values)
@@ -161,8 +160,8 @@ def run(values):
     records = json.loads(file.read_text()) if file.exists() else []
     done = {(record["task"], record["format"], record["quantize"]) for record in records}
     for task, model, export, texts, score in models(values):
-        for format, quantize in itertools.product(values.formats, METHODS):
-            if (task, format, quantize) in done or (format, quantize) == ("litert", INT8):  # which is refused
+        for format, quantize in METHODS:
+            if (task, format, quantize) in done:
                 continue
             path = folder / "exported" / f"{task.split(',')[0]}_{format}_{quantize}".replace(" ", "_")
             if not path.exists():

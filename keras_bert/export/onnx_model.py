@@ -1,14 +1,10 @@
 """Writes a TensorFlow function as an ONNX file, and runs it with ONNX Runtime."""
 
-import functools
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from keras_bert.export.export_options import INT8
 
 NAME = "ONNX Runtime"
 PACKAGES = ("onnx", "onnxruntime", "tf2onnx")
@@ -37,27 +33,18 @@ def write_model(
         custom_rewriter=[_fuse_operations],
         output_path=str(path),
     )
-    if quantize is not None:
-        _quantize(path, folder / _FILE, quantize, calibration)
+    if quantize is not None:  # only "int8_dynamic" comes here
+        from onnxruntime import quantization
+
+        quantization.quantize_dynamic(
+            path,
+            folder / _FILE,
+            op_types_to_quantize=["MatMul", "Gather"],
+            per_channel=True,
+            reduce_range=True,  # processors without VNNI add two products in 16 bits: 8-bit weights overflow
+            extra_options={"MatMulConstBOnly": True},  # not the products of attention
+        )
         path.unlink()
-
-
-def _quantize(path: Path, target: Path, quantize: str, calibration: Sequence[Mapping[str, np.ndarray]]) -> None:
-    from onnxruntime import quantization
-
-    settings = {
-        "op_types_to_quantize": ["MatMul", "Gather"],
-        "per_channel": True,
-        "reduce_range": True,  # processors without VNNI add two products in 16 bits, which overflows with 8-bit weights
-        "weight_type": quantization.QuantType.QInt8,
-    }
-    options: dict[str, Any] = {"MatMulConstBOnly": True}  # not the products of attention
-    if quantize == INT8:
-        reader = types.SimpleNamespace(get_next=functools.partial(next, iter(calibration), None))
-        settings["activation_type"] = quantization.QuantType.QUInt8  # as at run time; the fastest type on x86
-        quantization.quantize_static(path, target, reader, **settings, extra_options=options)
-    else:
-        quantization.quantize_dynamic(path, target, **settings, extra_options=options)
 
 
 def load_model(folder: Path) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

@@ -78,7 +78,7 @@ class FineTuningRuntime(RuntimeSettings):
     )
     export_quantize: str | None = setting(
         None,
-        "Quantization of the export, not for SavedModels; int8 is calibrated on training examples.",
+        "Quantization of the export, not for SavedModels; int8, for openvino, is calibrated on training examples.",
         choices=QUANTIZE_METHODS,
         modes=("export",),
     )

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.export import litert_model, onnx_model, runtime_folder
-from keras_bert.export.export_options import INT8, QUANTIZE_METHODS, RUNTIME_FORMATS, ExportOptions
+from keras_bert.export.export_options import INT8, INT8_DYNAMIC, RUNTIME_FORMATS, ExportOptions
 from keras_bert.export.runtime_folder import Readme, Samples, check_runtime, load_model, write_runtime_folder
 
 README = Readme("Scores", "ids = {'token_ids': np.array([[1, 2]], np.int32)}", "")
@@ -86,11 +86,11 @@ def test_onnx_has_the_exact_gelu_and_layer_norms(tmp_path):
     assert "Gelu" in {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
 
 
-@pytest.mark.parametrize("quantize", QUANTIZE_METHODS)
-def test_quantized_weights_take_a_quarter_of_the_space(quantize, runtime_format, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("runtime_format", "quantize"), [*((name, INT8_DYNAMIC) for name in RUNTIME_FORMATS), ("openvino", INT8)]
+)
+def test_quantized_weights_take_a_quarter_of_the_space(runtime_format, quantize, tmp_path, monkeypatch):
     skip_without(runtime_format, quantize=quantize)
-    if (runtime_format, quantize) == ("litert", INT8):
-        pytest.skip("refused by ExportOptions")
     generator = np.random.default_rng(0)
     table, first, second = (
         tf.Variable(generator.normal(size=shape), dtype=tf.float32) for shape in ((64, 256), (256, 256), (256, 3))

@@ -153,20 +153,24 @@ def test_model_is_used_for_its_own_task_and_data_only(toy_glue, toy_checkpoint, 
     run("sst2", "export", None, tmp_path / "one", export_dtype="bfloat16")
     run("sst2", "export", None, tmp_path / "one", max_seq_length=8)
     assert sorted(path.name for path in (tmp_path / "one" / "saved_model").iterdir()) == ["1", "2", "3"]
-    # Another format has versions of its own; int8 is calibrated on training examples, so the data are needed.
-    skip_without("onnx")
-    quantized = {"export_format": "onnx", "export_quantize": "int8"}
-    with pytest.raises(SystemExit, match="is calibrated on training examples, and the modes are export"):
-        run("sst2", "export", None, tmp_path / "one", **quantized)
-    results = run("sst2", "train,export", toy_glue, tmp_path / "one", toy_checkpoint, epochs=0.1, **quantized)
-    assert results["onnx"] == [str(tmp_path / "one" / "onnx" / "1")]
-    assert "int8" in (tmp_path / "one" / "onnx" / "1" / "README.md").read_text()
     # Other data under the same name are another run.
     shutil.copytree(toy_glue / "SST-2", tmp_path / "data" / "SST-2")
     with open(tmp_path / "data" / "SST-2" / "train.tsv", "a") as file:
         file.write("a fine film\t1\n")
     with pytest.raises(SystemExit, match=r"data\.train is .161 examples, .*, but .160 examples, "):
         run("sst2", "train", tmp_path / "data", tmp_path / "two", toy_checkpoint, epochs=0.1, seed=2)
+
+
+@pytest.mark.slow
+def test_exports_int8_calibrated_on_training_examples(toy_glue, toy_checkpoint, tmp_path):
+    skip_without("openvino", quantize="int8")
+    quantized = {"export_format": "openvino", "export_quantize": "int8"}
+    results = run("sst2", "train,export", toy_glue, tmp_path / "run", toy_checkpoint, epochs=0.1, **quantized)
+    folder = tmp_path / "run" / "openvino" / "1"
+    assert results["openvino"] == [str(folder)]
+    assert "int8" in (folder / "README.md").read_text()
+    with pytest.raises(SystemExit, match="is calibrated on training examples, and the modes are export"):
+        run("sst2", "export", None, tmp_path / "run", **quantized)
 
 
 @pytest.mark.parametrize(
