@@ -238,7 +238,7 @@ class BertClassifier(BertHead):
                     is run after it is written, and must return this model's outputs to 1e-5.
                 quantize: "int8_dynamic" to store weights as int8 and to quantize activations at run time, not for
                     SavedModels; "int8", for "openvino" only, to quantize them to ranges that were measured on
-                    `calibration_texts`; None for float32. A quantized file must return this model's outputs approximately.
+                    `calibration_texts`; None for float32. A quantized file must return about this model's outputs.
                 calibration_texts: for "int8", about 300 typical texts, in any form that `predict` takes; of more, 300
                     are used.
 
