@@ -6,6 +6,7 @@
 Suites:
     encoder: forward pass and training step at a fixed shape.
     sst2: fine-tuning on SST-2 by the Trainer and by fit, classification of dev, and the exported model.
+    serving: requests of six shapes to an exported classifier, as a SavedModel and in the other runtimes.
     squad: SQuAD from its files to answers, and the exported model.
     pretraining: training steps of pre-training on instances made from text, padded and packed.
     pretraining_data: making instances for pre-training from text.
@@ -37,6 +38,7 @@ _TEXT_FLAGS = ("vocabulary", "text", "batch_size")
 SUITES = {
     "encoder": ("batch_size", "sequence_length", "precision", "repeats", *MINILM),
     "sst2": ("data_dir", "init_checkpoint", "examples", "epochs", "batch_size", "precision", "seed"),
+    "serving": ("init_checkpoint", "repeats"),
     "squad": ("train_file", "eval_file", "init_checkpoint", "steps", "questions", "batch_size", "precision", "seed"),
     "pretraining": (*_TEXT_FLAGS, "sequence_length", "precision", "steps", *MINILM),
     "pretraining_data": (*_TEXT_FLAGS, "sequence_length", "instances"),
