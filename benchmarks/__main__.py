@@ -2,6 +2,7 @@
 
     python -m benchmarks --suite=encoder --precision=mixed_bfloat16 --peer="theirs=python their_benchmark.py"
     python -m benchmarks --suite=machine
+    python -m benchmarks --suite=scale --folder=runs/scale
 
 Suites:
     encoder: forward pass and training step at a fixed shape.
@@ -12,7 +13,11 @@ Suites:
     pretraining_data: making instances for pre-training from text.
     tokenizer: BertTokenizer and Hugging Face tokenizers (pip install '.[benchmark]').
     optimizer: BertAdamW and Keras' AdamW.
+    accelerator: training step and inference of BERT-large in bfloat16, and the fraction of a GPU's peak that they reach
+        (MFU), on TensorFlow or, with KERAS_BACKEND=jax, on JAX.
     machine: no comparison: recommends precision, oneDNN and threads for this machine, in about two minutes.
+    scale: no comparison: time and memory by length, batch size, rows and processes, as tables and plots, in about half
+        an hour on Linux; re-run the same command to resume.
 
 A peer is any program that prints a line such as `forward 105 ms, train 474 ms` or `train 79.4 ex/s, infer 386.6 ex/s`;
 figures of the same name and unit are compared. In every round each program runs once, as a process of its own.
@@ -28,7 +33,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from benchmarks import machine
+from benchmarks import machine, scale
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, run_rounds
 from benchmarks.encoder import MINILM
 
@@ -44,8 +49,12 @@ SUITES = {
     "pretraining_data": (*_TEXT_FLAGS, "sequence_length", "instances"),
     "tokenizer": (*_TEXT_FLAGS, "lines", "repeats"),
     "optimizer": ("repeats",),
+    "accelerator": ("batch_size", "size", "attention_dropout", "peak_tflops", "repeats"),
     "machine": ("batch_size", "sequence_length", "seconds", *MINILM),
+    "scale": ("folder", "max_gib", *MINILM),
 }
+# Suites without programs to compare.
+_WITHOUT_COMPARISON = {"machine": machine.measure, "scale": scale.measure}
 BATCH_SIZES = {
     "encoder": 16,
     "sst2": 32,
@@ -53,9 +62,10 @@ BATCH_SIZES = {
     "pretraining": 32,
     "pretraining_data": 256,
     "tokenizer": 512,
+    "accelerator": 256,
     "machine": 8,
 }
-_COMPARISON_FLAGS = ("rounds", "peer", "peer_timeout", "output", "once")  # of all suites but machine
+_COMPARISON_FLAGS = ("rounds", "peer", "peer_timeout", "output", "once")  # of the other suites
 
 
 def define_flags(values=flags.FLAGS):
@@ -73,13 +83,24 @@ def define_flags(values=flags.FLAGS):
     define("string", "output", None, "JSON file for the figures of every round; must not exist.")
     define("string", "once", None, "Run only this program of the suite, once, in this process.")
     define("integer", "repeats", 5, "Calls per round, whose median is taken.", lower_bound=1)
-    define("integer", "batch_size", None, f"Rows per batch; default: {BATCH_SIZES}.", lower_bound=1)
+    define(
+        "integer",
+        "batch_size",
+        None,
+        f"Rows per batch (an eighth at 512 tokens: accelerator); default: {BATCH_SIZES}.",
+        lower_bound=1,
+    )
     define("string", "precision", "float32", "Dtype policy, float32 or mixed_bfloat16.")
     define("integer", "sequence_length", 128, "Tokens per row.", lower_bound=1)
     define("integer", "steps", 200, "Training steps that are measured.", lower_bound=1)
     for name, value in MINILM.items():
         define("integer", name, value, "Size of the encoder; the default is MiniLM's.", lower_bound=1)
+    define("string", "size", "large", "Name of the encoder's size, tiny to large.")
+    define("float", "attention_dropout", 0.1, "Dropout on attention probabilities; flash attention needs 0.")
+    define("float", "peak_tflops", None, "Peak of the device in bfloat16, if it is not an A100, H100 or H200.")
     define("float", "seconds", 30.0, "How long to measure, without the start.", lower_bound=0.0)
+    define("string", "folder", None, "Folder for scale.json and the plots.")
+    define("float", "max_gib", 12.0, "Points that would need more memory are skipped.", lower_bound=0.0)
     define("string", "data_dir", None, "Folder of train.tsv and dev.tsv.")
     define("string", "init_checkpoint", "all_minilm_l6_v2", "A checkpoint, or the name of a preset.")
     define("integer", "examples", 2000, "Training examples; 0 is all.", lower_bound=0)
@@ -100,11 +121,13 @@ def check_flags(values):
     if suite not in SUITES:
         raise app.UsageError(f"--suite={suite} must be one of {', '.join(SUITES)}")
     all_names = {name for names in SUITES.values() for name in names} | {*_COMPARISON_FLAGS}
-    used = {*SUITES[suite]} | ({*_COMPARISON_FLAGS} if suite != "machine" else set())
+    used = {*SUITES[suite]} | ({*_COMPARISON_FLAGS} if suite not in _WITHOUT_COMPARISON else set())
     if unused := sorted(name for name in all_names - used if values[name].present):
         raise app.UsageError(f"--suite={suite} does not use --{', --'.join(unused)}")
     if values.batch_size is None:
         values.batch_size = BATCH_SIZES.get(suite)
+    if suite == "scale" and not values.folder:
+        raise app.UsageError("--suite=scale needs --folder")
     files = {
         "sst2": [Path(values.data_dir or "") / name for name in ("train.tsv", "dev.tsv")],
         "squad": [values.train_file, values.eval_file],
@@ -156,9 +179,9 @@ def main(argv):
         raise app.UsageError(f"unexpected arguments: {argv[1:]}")
     values = flags.FLAGS
     check_flags(values)
-    if values.suite == "machine":
+    if values.suite in _WITHOUT_COMPARISON:
         try:
-            return machine.measure(values)
+            return _WITHOUT_COMPARISON[values.suite](values)
         except ProgramError as error:
             sys.exit(str(error))
     own = importlib.import_module(f"benchmarks.{values.suite}").PROGRAMS

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 
 # Whether a higher figure is better, by unit; None for figures that are not compared.
-HIGHER_IS_BETTER = {"ms": False, "s": False, "ex/s": True, "tok/s": True, "%": None}
+HIGHER_IS_BETTER = {"ms": False, "s": False, "ex/s": True, "tok/s": True, "MiB": False, "%": None}
 _UNITS = "|".join(HIGHER_IS_BETTER)
 _FIGURE = re.compile(rf"([A-Za-z]\w*)\s+(-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*({_UNITS})(?![\w/]|\.\d)")
 _TAIL_CHARACTERS = 2000

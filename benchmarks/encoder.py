@@ -57,8 +57,11 @@ def make_forward_pass(ids, precision, arguments):
     return lambda: compiled(ids).numpy()
 
 
-def make_training_step(ids, labels, precision, arguments):
-    """Returns a call of a training step: forward with dropout, backward, clipping and optimizer."""
+def make_training_step(ids, labels, precision, arguments, first_batch=None):
+    """Returns a call of a training step: forward with dropout, backward, clipping and optimizer.
+
+    The first call trains on `first_batch`, ids and labels, if there is one; its shape may be another.
+    """
     import tensorflow as tf
 
     import keras_bert
@@ -66,7 +69,10 @@ def make_training_step(ids, labels, precision, arguments):
 
     encoder = keras_bert.BertEncoder(**arguments, dtype=precision)
     step = TrainStep(keras_bert.BertClassifier(encoder, labels=2, seed=1), keras_bert.BertAdamW(1e-5))
-    batches = iter(tf.data.Dataset.from_tensors((ids, labels)).repeat())
+    batches = tf.data.Dataset.from_tensors((ids, labels)).repeat()
+    if first_batch is not None:
+        batches = tf.data.Dataset.from_tensors(first_batch).concatenate(batches)
+    batches = iter(batches)
     return lambda: step.run(batches, first_step=0, steps=1)["gradient_norm"].numpy()
 
 

@@ -26,6 +26,9 @@ class SelfAttention(BaseLayer):
 
     Query, key and value are one product: the columns of `query_key_value/kernel` [hidden, 3 * hidden] are those of the
     query, the key and the value, each head by head.
+
+    On JAX, `keras.ops.dot_product_attention` computes the context, with flash attention where Keras can use it
+    (`keras.config.enable_flash_attention`), unless probabilities are returned or dropped out.
     """
 
     def __init__(
@@ -70,8 +73,11 @@ class SelfAttention(BaseLayer):
         batch, length, hidden = ops.shape(hidden_states)
         projected = self.query_key_value(ops.reshape(hidden_states, (-1, hidden)), training=training)
         projected = ops.reshape(projected, (batch, length, 3 * hidden))
-        if keras.backend.backend() == "tensorflow" and not return_attention_scores:
+        backend, has_dropout = keras.backend.backend(), training and self.dropout.rate > 0
+        if backend == "tensorflow" and not return_attention_scores:
             context = self._attend_on_tensorflow(projected, attention_mask, training)
+        elif backend == "jax" and not return_attention_scores and not has_dropout:
+            context = self._attend_on_jax(projected, attention_mask)
         else:
             context, probabilities = self._attend(projected, attention_mask, training)
         context = ops.reshape(context[:, :1] if first_only else context, (-1, hidden))
@@ -87,6 +93,21 @@ class SelfAttention(BaseLayer):
         rate = self.dropout.rate if training else 0.0
         seed = self.dropout.seed_generator.next() if rate else None
         return attend(projected, masked_scores, self.num_attention_heads, rate, seed)
+
+    def _attend_on_jax(self, projected: Tensor, attention_mask: Tensor) -> Tensor:
+        batch, length, width = ops.shape(projected)
+        projected = ops.reshape(projected, (batch, length, 3, self.num_attention_heads, self.head_size))
+        query, key, value = ops.unstack(projected, 3, axis=2)
+        # Keras would use the first row's mask for all rows on a TPU, and cuDNN has no gradient for odd lengths.
+        is_exact = length % 2 == 0 and not keras.distribution.list_devices()[0].startswith("tpu")
+        context = ops.dot_product_attention(
+            query,
+            key,
+            value,
+            mask=ops.cast(attention_mask, "bool")[:, None],
+            flash_attention=keras.config.is_flash_attention_enabled() if is_exact else False,
+        )
+        return ops.reshape(context, (batch, length, width // 3))
 
     def _attend(self, projected: Tensor, attention_mask: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Returns the context and the probabilities before dropout."""
