@@ -40,6 +40,7 @@ def _measure_or_run_out_of_memory(name, batch_size, length, values):
     encoder = keras_bert.BertEncoder.from_size(
         values.size,
         attention_probs_dropout_prob=values.attention_dropout,
+        with_pooler=not is_training,
         dtype="mixed_bfloat16" if is_training else "bfloat16",
         seed=1,
     )

@@ -21,7 +21,7 @@ from benchmarks.encoder import MINILM, make_inputs, make_training_step
 from benchmarks.timing import load_head, median_seconds
 
 LENGTHS = (128, 256, 384, 512)
-# The sizes are batch sizes for train and serve, rows for predict, processes for tokenize and batches.
+# The sizes are batch sizes for train and serve, rows for predict, processes for input.
 SIZES = {
     "train": (1, 4, 16, 64, 256),
     "serve": (1, 4, 16, 64, 256),
@@ -231,9 +231,8 @@ def make_tables(figures):
                 head = figure if length is None else f"{length} tokens, {figure}"
                 lines.append(f"| {head} | {' | '.join(cells)} | {_exponents(done, values)} |")
             if kind in ("train", "serve"):
-                lines.append(
-                    f"| exponent in the length | {' | '.join(_in_length(figures, kind, figure, size) for size in sizes)} | |"
-                )
+                cells = [_in_length(figures, kind, figure, size) for size in sizes]
+                lines.append(f"| exponent in the length | {' | '.join(cells)} | |")
     return "\n".join(lines[1:])
 
 
