@@ -80,7 +80,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [suite for suite in program.SUITES if suite != "machine"])
+@pytest.mark.parametrize("suite", [suite for suite in program.SUITES if suite not in ("machine", "scale")])
 def test_every_suite_measures(suite, files, monkeypatch):
     monkeypatch.setattr(encoder, "_PEAK_SIZE", 64)
     monkeypatch.setattr(optimizer, "MINILM", {"vocab_size": 50, **ENCODER})
@@ -95,6 +95,7 @@ def test_every_suite_measures(suite, files, monkeypatch):
         "pretraining_data": {"sequence_length": 16, "instances": 40},
         "tokenizer": {"repeats": 1},
         "optimizer": {"repeats": 1},
+        "accelerator": {"repeats": 1, "size": "tiny", "peak_tflops": 1},
     }[suite]
     if "text" in program.SUITES[suite]:
         options |= {"vocabulary": files / "vocab.txt", "text": files / "t*.txt"}
