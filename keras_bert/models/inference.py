@@ -107,6 +107,27 @@ class Predictor:
         return self._functions[key]
 
 
+def outputs_by_slice(
+    function: Callable[..., Any], preprocessor: Any, *columns: np.ndarray
+) -> Iterator[dict[str, list[Any]]]:
+    """Yields the outputs, as lists, of a function of strings for at most `DEFAULT_BATCH_SIZE` rows at a time.
+
+    Warns at the end of all texts that were cut (`truncated`).
+    """
+    import tensorflow as tf
+
+    from keras_bert.data.tokenized_examples import warn_of_cut_texts
+
+    is_cut: list[bool] = []
+    for start in range(0, len(columns[0]), DEFAULT_BATCH_SIZE):
+        rows = slice(start, start + DEFAULT_BATCH_SIZE)
+        outputs = function(*(tf.constant(column[rows], tf.string) for column in columns))
+        outputs = {name: values.numpy().tolist() for name, values in outputs.items()}
+        is_cut += outputs["truncated"]
+        yield outputs
+    warn_of_cut_texts(is_cut, preprocessor)
+
+
 def _forward(model: keras.Model, call: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """Returns a function from a batch to the model's outputs, on all local replicas of the model's strategy."""
     import tensorflow as tf

@@ -14,6 +14,7 @@ from keras_bert.data.columns import text_column
 from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import ACCURACY_NAMES, BertHead, LossTerms
+from keras_bert.models.inference import outputs_by_slice
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import SPAN_HEAD
 
@@ -214,9 +215,6 @@ class BertSpanLabeler(BertHead):
         [2, 0]
         """
         self.require_preprocessor()
-        import tensorflow as tf
-
-        from keras_bert.data.tokenized_examples import warn_of_cut_texts
         from keras_bert.text.answer_spans import N_BEST
 
         _check_numbers(n_best, max_answer_length, null_threshold)
@@ -226,23 +224,24 @@ class BertSpanLabeler(BertHead):
                 f"there must be one context per question; got {len(questions)} questions and {len(contexts)} contexts. "
                 "Repeat a context that has several questions"
             )
-        questions, contexts = (tf.constant(texts, tf.string) for texts in (questions, contexts))
-        found = answer_in_graph(self, questions, contexts, max(n_best, N_BEST), max_answer_length, null_threshold)
-        warn_of_cut_texts(found["truncated"], self.preprocessor)
-        found = {name: values.numpy().tolist() for name, values in found.items()}
+
+        def find(questions: Any, contexts: Any) -> dict[str, Any]:
+            return answer_in_graph(self, questions, contexts, max(n_best, N_BEST), max_answer_length, null_threshold)
+
         names = ("answers", "scores", "start_characters", "end_characters")
-        columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
         answered = []
-        for row, candidates in enumerate(columns):
-            null: list[dict[str, Any]] = []
-            if null_threshold is not None and found["null_score"][row] - found["score"][row] > null_threshold:
-                null = [{"text": "", "score": found["null_score"][row], "start": 0, "end": 0}]
-            answers = [
-                {"text": text.decode("utf-8", "replace"), "score": score, "start": start, "end": end}
-                for text, score, start, end in zip(*candidates, strict=True)
-                if end > start
-            ]
-            answered.append((null + answers)[:n_best])
+        for found in outputs_by_slice(find, self.preprocessor, questions, contexts):
+            columns = zip(*(found[f"n_best_{name}"] for name in names), strict=True)
+            for row, candidates in enumerate(columns):
+                null: list[dict[str, Any]] = []
+                if null_threshold is not None and found["null_score"][row] - found["score"][row] > null_threshold:
+                    null = [{"text": "", "score": found["null_score"][row], "start": 0, "end": 0}]
+                answers = [
+                    {"text": text.decode("utf-8", "replace"), "score": score, "start": start, "end": end}
+                    for text, score, start, end in zip(*candidates, strict=True)
+                    if end > start
+                ]
+                answered.append((null + answers)[:n_best])
         return answered
 
     def export(

@@ -16,6 +16,7 @@ from keras_bert.io.row_errors import quotation
 from keras_bert.metrics.keras_metrics import TokenAccuracy
 from keras_bert.models.freeze import FREEZE_NONE
 from keras_bert.models.head import BertHead, LossTerms
+from keras_bert.models.inference import outputs_by_slice
 from keras_bert.models.labels import SINGLE_LABEL, encode_labels, label_names
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.layout import TOKEN_HEAD
@@ -229,13 +230,8 @@ class BertTokenClassifier(BertHead):
             TypeError: if one is not a string.
         """
         self.require_preprocessor()
-        import tensorflow as tf
-
-        from keras_bert.data.tokenized_examples import warn_of_cut_texts
-
-        answers = tag_texts(self, tf.constant(text_column(texts, "texts"), tf.string))
-        warn_of_cut_texts(answers["truncated"], self.preprocessor)
-        return described_texts(answers)
+        outputs = outputs_by_slice(lambda texts: tag_texts(self, texts), self.preprocessor, text_column(texts, "texts"))
+        return [described for values in outputs for described in _described_texts(values)]
 
     def export(self, path: PathLike, **options: Unpack[ExportArguments]) -> Path:
         """Writes a SavedModel that takes raw text, for TensorFlow Serving or `tf.saved_model.load`.
@@ -376,9 +372,8 @@ def _dense(answers: dict[str, Any]) -> dict[str, Any]:
     return {name: values.to_tensor() for name, values in answers.items()}
 
 
-def described_texts(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Converts the outputs of `tag_texts` to a list of one dict per text, as `BertTokenClassifier.tag` returns it."""
-    values = {name: tensor.numpy().tolist() for name, tensor in answers.items()}
+def _described_texts(values: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Converts the outputs of `tag_texts`, as lists, to a dict per text, as `BertTokenClassifier.tag` returns it."""
 
     def described(row: int, kinds: Mapping[str, str], count: int) -> Iterator[dict[str, Any]]:
         columns = {key: values[name][row][:count] for key, name in kinds.items()}
@@ -390,9 +385,8 @@ def described_texts(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
     word_columns = {"text": "words", "tag": "tags", "score": "scores", **offsets}
     entity_columns = {"text": "entities", "type": "entity_types", "score": "entity_scores"}
     entity_columns |= {key: f"entity_{name}" for key, name in offsets.items()}
-    texts = []
     for row, count in enumerate(values["word_count"]):
-        texts.append({"words": list(described(row, word_columns, count))})
+        text = {"words": list(described(row, word_columns, count))}
         if "entity_count" in values:
-            texts[-1]["entities"] = list(described(row, entity_columns, values["entity_count"][row]))
-    return texts
+            text["entities"] = list(described(row, entity_columns, values["entity_count"][row]))
+        yield text

@@ -1,14 +1,21 @@
 """The loop of `predict`."""
 
+import json
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.models import inference
+from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.inference import Predictor
-from tests.tolerances import assert_close
-from tests.toys import toy_classifier, toy_reviews
+from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.token_classifier import BertTokenClassifier
+from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
+from keras_bert.text.word_preprocessor import BertWordPreprocessor
+from tests.tolerances import assert_close, tolerance
+from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
 
 
 def batches_of(*values):
@@ -71,3 +78,31 @@ def test_an_error_in_a_batch_is_raised():
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="division"):
         Predictor().outputs_by_batch(model, batches_of(1, 0, 2))
+
+
+@pytest.mark.parametrize("method", ["tag", "answer"])
+def test_texts_are_tagged_and_answered_in_slices(method, monkeypatch, caplog):
+    encoder, tokenizer = toy_encoder(num_hidden_layers=1, with_pooler=False), toy_preprocessor().tokenizer
+    texts = ["a film", "good " * 40, "the plot", "", "bad film"]
+    if method == "tag":
+        model = BertTokenClassifier(encoder, ["O", "B-good"], BertWordPreprocessor(tokenizer, 16, 7, 2), seed=1)
+        arguments = (texts,)
+    else:
+        model = BertSpanLabeler(encoder, BertQuestionPreprocessor(tokenizer, 16, 6, 4, 2), seed=1)
+        arguments = (["good"] * 5, texts)
+    rows, call = [], BertEncoder.call
+
+    def counted(self, inputs, *rest, **options):
+        rows.append(len(inputs["token_ids"]))
+        return call(self, inputs, *rest, **options)
+
+    expected = getattr(model, method)(*arguments)
+    monkeypatch.setattr(BertEncoder, "call", counted)
+    monkeypatch.setattr(inference, "DEFAULT_BATCH_SIZE", 2)
+    found = getattr(model, method)(*arguments)
+    assert rows == [3, 2, 1]  # one row per window; the long text has two
+    assert caplog.text.count("1 of 5 texts have more than max_windows=2 windows") == 2
+    # Scores depend a little on the shape of the batch.
+    close = json.loads(json.dumps(expected), parse_float=lambda x: pytest.approx(float(x), abs=tolerance(num_terms=64)))
+    assert found == close
+    assert getattr(model, method)(*([] for _ in arguments)) == []
