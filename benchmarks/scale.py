@@ -262,8 +262,11 @@ def draw_curves(figures, folder):
     import matplotlib
     from matplotlib.figure import Figure
 
-    # Text stays text, and ids do not depend on the process.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "keras_bert", "font.size": 9}):
+    # Text stays text, ids do not depend on the process, and the files are small.
+    style = {"svg.fonttype": "none", "svg.hashsalt": "keras_bert", "font.size": 9, "font.sans-serif": ["DejaVu Sans"]}
+    style |= {"axes.spines.top": False, "axes.spines.right": False}
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with matplotlib.rc_context(style):
         for kind, label in {"train": "batch size", "serve": "batch size", "predict": "rows"}.items():
             drawing = Figure(figsize=(7.2, 2.8), layout="constrained")
             panels = drawing.subplots(1, 2)
@@ -272,13 +275,16 @@ def draw_curves(figures, folder):
                     sizes, values = curve(figures, kind, length, figure)
                     name = _exponents(sizes, values).split()[0]
                     name = f"exponent {name}" if length is None else f"{length} tokens: {name}"
-                    axes.plot(sizes, values, marker="o", markersize=3, linewidth=1, label=name)
+                    axes.plot(sizes, values, marker="s", markersize=3, linewidth=1, label=name, clip_on=False)
                 axes.set(xscale="log", yscale="log", xlabel=label, ylabel=figure.replace(" ", " (") + ")")
                 axes.set_xticks(SIZES[kind], [f"{size:,}" for size in SIZES[kind]])
+                axes.yaxis.set_major_formatter("{x:,g}")
+                decades = np.log10(axes.get_ylim())
+                axes.set_ylim(10 ** np.floor(decades[0]), 10 ** np.ceil(decades[1]))
                 axes.minorticks_off()
-                axes.grid(alpha=0.3)
-                axes.legend(fontsize=8, frameon=False)
-            drawing.savefig(Path(folder) / f"{kind}.svg", format="svg", metadata={"Date": None, "Creator": None})
+                axes.tick_params(left=False, bottom=False)
+                axes.legend(fontsize=8, frameon=False, loc="upper left")
+            drawing.savefig(Path(folder) / f"{kind}.svg", format="svg", metadata=no_metadata)
 
 
 if __name__ == "__main__":
