@@ -1,4 +1,4 @@
-"""Compares the attention of JAX with the plain one; `test_self_attention_on_jax.py` runs it, with KERAS_BACKEND=jax."""
+"""Compares the attention of JAX with the plain one, in the process that tests/models/test_jax.py starts."""
 
 import keras
 import numpy as np
@@ -7,8 +7,8 @@ from keras_bert.layers.self_attention import SelfAttention
 from tests.tolerances import assert_close
 
 
-def main():
-    assert keras.backend.backend() == "jax"
+def compare_attention():
+    """Raises AssertionError unless both give the same outputs and gradients."""
     generator = np.random.default_rng(1)
     lengths = np.array([8, 5, 1])
     keys = np.arange(8) < lengths[:, None]  # [batch, to]
@@ -57,7 +57,3 @@ def _compare_gradients(hidden, mask):
 
     for fused, plain in zip(gradients(), gradients(return_attention_scores=True), strict=True):
         assert_close(fused / np.abs(plain).max(), plain / np.abs(plain).max(), num_terms=64)
-
-
-if __name__ == "__main__":
-    main()

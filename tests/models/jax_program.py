@@ -24,8 +24,10 @@ def main(golden, weights_file):
     import keras
 
     import keras_bert
+    from tests.layers.attention_on_jax import compare_attention
 
     assert keras.backend.backend() == "jax"
+    compare_attention()
     folder = Path(golden) / "gelu_new" / "sequence_classification"
     ids, expected = read_ids(Path(golden)), np.load(folder / "outputs.npz")
     encoder = keras_bert.BertEncoder.from_checkpoint(folder)
