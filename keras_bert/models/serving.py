@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.export.export_options import EXPORT_DTYPES, SAVED_MODEL, ExportOptions
+from keras_bert.export.export_options import SAVED_MODEL, ExportOptions
 from keras_bert.export.runtime_folder import Readme, Samples, check_runtime, write_runtime_folder
 from keras_bert.export.saved_model import check_export_path, write_saved_model
 from keras_bert.export.serving_files import MAX_BATCH_SIZE
@@ -264,6 +264,4 @@ def with_dtype(model: Any, dtype: str | None) -> Any:
     """
     if dtype is None and getattr(model, "lora_rank", None) is None:
         return model
-    if dtype not in (None, *EXPORT_DTYPES):
-        raise ValueError(f"unknown dtype {dtype!r}; allowed are None and {EXPORT_DTYPES}")
     return copy_merged(model, dtype)

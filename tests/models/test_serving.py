@@ -149,7 +149,7 @@ def test_a_mixed_bfloat16_model_is_exported_unchanged_or_in_float32(tmp_path):
 def test_a_failed_export_writes_nothing(tmp_path, monkeypatch):
     classifier = toy_classifier()
     for dtype in ("float16", "bf16", 16):
-        with pytest.raises(ValueError, match=f"unknown dtype {dtype!r}; allowed are None and .*float32.*bfloat16"):
+        with pytest.raises(ValueError, match=f"unknown dtype {dtype!r}; allowed are .None, 'float32', 'bfloat16'"):
             classifier.export(tmp_path / "1", dtype=dtype)
     with pytest.raises(ValueError, match="has no preprocessor"):
         toy_classifier(preprocessor=None).export(tmp_path / "1")
