@@ -98,11 +98,16 @@ def write_runtime_folder(
             compute = runtime.load_model(folder)
         except Exception as error:
             raise ValueError(f"{runtime.NAME} cannot represent this model: {error}") from error
-        is_quantized, largest = quantize is not None, 0.0
-        for sample in (*samples.texts, *samples.calibration[:_NUM_CHECKED]):
-            largest = max(largest, _check_outputs(runtime.NAME, compute, function, sample, is_quantized))
+        text_limit, random_limit = (None, None) if quantize is None else (QUANTIZED_TOLERANCE, sys.float_info.max)
+        largest = max(
+            (
+                _check_outputs(runtime.NAME, compute, function, sample, text_limit)
+                for sample in (*samples.texts, *samples.calibration[:_NUM_CHECKED])
+            ),
+            default=0.0,
+        )
         for sample in samples.random:
-            _check_outputs(runtime.NAME, compute, function, sample, is_quantized, is_random=True)
+            _check_outputs(runtime.NAME, compute, function, sample, random_limit)
         for name, text in {**files, "README.md": _readme(runtime, readme, files, quantize)}.items():
             (folder / name).write_bytes(text.encode("utf-8"))  # text mode would change line ends within a vocabulary
     logging.info("wrote a model for %s to %s; its outputs differ by %.1g of their size", runtime.NAME, path, largest)
@@ -110,14 +115,12 @@ def write_runtime_folder(
 
 
 def _check_outputs(
-    name: str,
-    compute: Any,
-    function: Any,
-    sample: Mapping[str, np.ndarray],
-    is_quantized: bool,
-    is_random: bool = False,
+    name: str, compute: Any, function: Any, sample: Mapping[str, np.ndarray], limit: float | None
 ) -> float:
-    """Returns the largest difference between a runtime's and a function's outputs; ValueError if it is too large."""
+    """Returns the largest difference between a runtime's and a function's outputs; ValueError if it is too large.
+
+    `limit` is that of the norms of a quantized model's outputs; None for the outputs of a float32 model, one by one.
+    """
     shape = next(iter(sample.values())).shape
     expected = {key: value.numpy() for key, value in function(**{k: tf.constant(v) for k, v in sample.items()}).items()}
     try:
@@ -132,11 +135,10 @@ def _check_outputs(
             raise ValueError(
                 f"{name} returns {key} of shape {found[key].shape} for ids of shape {shape}; it is {values.shape}"
             )
-        difference, allowed = _difference(found[key], values, is_quantized), TOLERANCE
-        if is_quantized:
-            allowed = sys.float_info.max if is_random else QUANTIZED_TOLERANCE
-        elif values.dtype.kind != "f":
-            allowed = 0
+        if limit is None:
+            difference, allowed = _largest_difference(found[key], values), TOLERANCE if values.dtype.kind == "f" else 0
+        else:
+            difference, allowed = _difference_of_norms(found[key], values), limit
         if not difference <= allowed:  # NaN is not
             raise ValueError(
                 f"{name} computes another {key} for ids of shape {shape}: the relative difference is "
@@ -146,18 +148,23 @@ def _check_outputs(
     return largest
 
 
-def _difference(found: np.ndarray, expected: np.ndarray, is_quantized: bool) -> float:
-    """Returns the relative difference of an output; of a quantized model that of the norms, and 0 for whole numbers."""
-    sizes, differences = np.abs(expected.astype("float64")), np.abs(found - expected.astype("float64"))
-    is_masked = sizes >= _MASKED_SIZE
-    if not is_quantized:
-        scale = sizes[~is_masked].max(initial=1.0)
-        return float((differences / np.maximum(sizes, scale)).max(initial=0.0))
+def _largest_difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the largest difference of a number, relative to it or, if larger, to 1 and the largest of all."""
+    sizes = np.abs(expected.astype("float64"))
+    scale = sizes[sizes < _MASKED_SIZE].max(initial=1.0)
+    return float((np.abs(found - expected.astype("float64")) / np.maximum(sizes, scale)).max(initial=0.0))
+
+
+def _difference_of_norms(found: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the relative norm of the difference, or if larger the largest relative difference of a masked number."""
     if expected.dtype.kind != "f":  # ids of the most probable words, for example: close ones may change places
         return 0.0
+    sizes, differences = np.abs(expected.astype("float64")), np.abs(found - expected.astype("float64"))
+    is_masked = sizes >= _MASKED_SIZE
     masked = (differences[is_masked] / sizes[is_masked]).max(initial=0.0)
     norm = np.linalg.norm(sizes[~is_masked])
-    return float(max(masked, np.linalg.norm(differences[~is_masked]) / norm if norm else 0.0))
+    unmasked = np.linalg.norm(differences[~is_masked]) / norm if norm else 0.0
+    return float(np.maximum(masked, unmasked))  # unlike max, NaN if either is
 
 
 def _readme(runtime: ModuleType, parts: Readme, files: Mapping[str, str], quantize: str | None) -> str:

@@ -123,22 +123,31 @@ def test_refuses_an_operation_that_the_runtime_lacks(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+NOT_A_NUMBER = ({"scores": [[np.nan, 1.0, -1e9]]}, r"another scores for ids of shape \(1, 6\): .* is nan")
+
+
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "message", "quantize"),
     [
+        (*NOT_A_NUMBER, INT8_DYNAMIC),
         (
-            {"scores": [[np.nan, 1.0, -1e9]]},
-            r"another scores for ids of shape \(1, 6\): .* is nan",
+            {"scores": [[0.5, 1.0, -1e9]]},
+            r"the relative difference is 0\.67, and at most 0\.5 is allowed",
+            INT8_DYNAMIC,
         ),
-        ({"scores": [[2.0, 1.0001, -1e9]]}, r"the relative difference is 5e-05, and at most 1e-05 is allowed"),
-        ({"scores": [[2.0, 1.0, -2e9]]}, "the relative difference is 1, "),
-        ({"sums": [2]}, "computes another sums"),
-        ({"scores": [[2.0]]}, r"returns scores of shape \(1, 1\) for ids of shape \(1, 6\); it is \(1, 3\)"),
-        ({"more": [1]}, r"returns \['more', 'scores', 'sums'\] instead of \['scores', 'sums'\]"),
-        (None, r"LiteRT cannot run the model on ids of shape \(1, 6\): division by zero"),
+        ({"scores": [[2.0, 1.0, -2e9]]}, "the relative difference is 1, ", INT8_DYNAMIC),
+        (*NOT_A_NUMBER, None),
+        ({"scores": [[2.0, 1.0001, -1e9]]}, r"the relative difference is 5e-05, and at most 1e-05 is allowed", None),
+        ({"scores": [[2.0, 1.0, -2e9]]}, "the relative difference is 1, ", None),
+        ({"sums": [2]}, "computes another sums", None),
+        ({"scores": [[2.0]]}, r"returns scores of shape \(1, 1\) for ids of shape \(1, 6\); it is \(1, 3\)", None),
+        ({"more": [1]}, r"returns \['more', 'scores', 'sums'\] instead of \['scores', 'sums'\]", None),
+        (None, r"LiteRT cannot run the model on ids of shape \(1, 6\): division by zero", None),
     ],
 )
-def test_a_file_that_gives_other_outputs_is_an_error_and_leaves_nothing(changed, message, tmp_path, monkeypatch):
+def test_a_file_that_gives_other_outputs_is_an_error_and_leaves_nothing(
+    changed, message, quantize, tmp_path, monkeypatch
+):
     right = {"scores": [[2.0, 1.0, -1e9]], "sums": [1]}
 
     def load_model(folder):
@@ -153,7 +162,7 @@ def test_a_file_that_gives_other_outputs_is_an_error_and_leaves_nothing(changed,
         lambda token_ids: {name: tf.constant(values) for name, values in right.items()}, input_signature=specs
     )
     with pytest.raises(ValueError, match=message):
-        written(tmp_path / "1", "litert", function, {})
+        written(tmp_path / "1", "litert", function, {}, quantize=quantize)
     assert list(tmp_path.iterdir()) == []
 
 
