@@ -6,10 +6,16 @@ import functools
 from dataclasses import dataclass
 
 from keras_bert.data.data_service import parse_service_address
-from keras_bert.export.export_options import EXPORT_FORMATS, INT8, QUANTIZE_METHODS, SAVED_MODEL, ExportOptions
+from keras_bert.export.export_options import (
+    EXPORT_DTYPES,
+    EXPORT_FORMATS,
+    INT8,
+    QUANTIZE_METHODS,
+    SAVED_MODEL,
+    ExportOptions,
+)
 from keras_bert.settings import Settings, setting
 from keras_bert.training.trainer_settings import TrainerSettings
-from keras_bert.weights.hugging_face_writer import STORED_TYPES
 
 _training = functools.partial(setting, modes=("train",))
 
@@ -71,7 +77,7 @@ class FineTuningRuntime(RuntimeSettings):
         64, "Examples per batch of evaluation and prediction.", lower=1, modes=("train", "eval", "predict")
     )
     export_dtype: str | None = setting(
-        None, "Dtype of the SavedModel; default: the model's.", choices=STORED_TYPES, modes=("export",)
+        None, "Dtype of the SavedModel; default: the model's.", choices=EXPORT_DTYPES, modes=("export",)
     )
     export_format: str = setting(
         SAVED_MODEL, "Format of the exported model.", choices=EXPORT_FORMATS, modes=("export",)
