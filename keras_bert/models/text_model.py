@@ -113,7 +113,6 @@ class TextModel(FromPreset, keras.Model):
 
     def predict_on_batch(self, x: Any) -> Any:
         """Predicts outputs for a single batch of texts or ids; Keras' `predict_on_batch`."""
-        x, _ = self._in_memory(x)
         if self._num_replicas() > 1:  # each of which would predict the whole batch
             examples = self.unlabelled_examples(x)
             return self.predict(examples, len(examples), verbose=0)
