@@ -6,7 +6,7 @@ encoder. MFU is the fraction of the device's peak that the matrix products reach
 
 import functools
 
-from benchmarks.encoder import MINILM, count_training_flops, make_inputs
+from benchmarks.encoder import MINILM, count_training_flops, make_inputs, make_step
 from benchmarks.timing import median_seconds
 
 LENGTHS = {128: 1, 512: 8}  # and by what the batch size is divided
@@ -68,13 +68,7 @@ def make_training_step(encoder, ids):
     labels = ids["token_ids"] % 2
     if keras.backend.backend() == "jax":
         return _make_jax_training_step(model, ids, labels)
-    import tensorflow as tf
-
-    from keras_bert.training.step import TrainStep
-
-    step = TrainStep(model, keras_bert.BertAdamW(1e-5))
-    batches = iter(tf.data.Dataset.from_tensors((ids, labels)).repeat())
-    return lambda: step.run(batches, first_step=0, steps=1)["gradient_norm"].numpy()
+    return make_step(model, (ids, labels))
 
 
 def _make_jax_training_step(model, ids, labels):

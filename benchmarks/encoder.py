@@ -58,18 +58,25 @@ def make_forward_pass(ids, precision, arguments):
 
 
 def make_training_step(ids, labels, precision, arguments, first_batch=None):
+    """Returns a call of a classifier's training step; see `make_step`."""
+    import keras_bert
+
+    encoder = keras_bert.BertEncoder(**arguments, dtype=precision)
+    return make_step(keras_bert.BertClassifier(encoder, labels=2, seed=1), (ids, labels), first_batch)
+
+
+def make_step(model, batch, first_batch=None):
     """Returns a call of a training step: forward with dropout, backward, clipping and optimizer.
 
-    The first call trains on `first_batch`, ids and labels, if there is one; its shape may be another.
+    A batch is ids and labels. The first call trains on `first_batch`, if there is one; its shape may be another.
     """
     import tensorflow as tf
 
     import keras_bert
     from keras_bert.training.step import TrainStep
 
-    encoder = keras_bert.BertEncoder(**arguments, dtype=precision)
-    step = TrainStep(keras_bert.BertClassifier(encoder, labels=2, seed=1), keras_bert.BertAdamW(1e-5))
-    batches = tf.data.Dataset.from_tensors((ids, labels)).repeat()
+    step = TrainStep(model, keras_bert.BertAdamW(1e-5))
+    batches = tf.data.Dataset.from_tensors(batch).repeat()
     if first_batch is not None:
         batches = tf.data.Dataset.from_tensors(first_batch).concatenate(batches)
     batches = iter(batches)
