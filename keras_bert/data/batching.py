@@ -206,18 +206,27 @@ def epoch_batches(
 
 @tf.autograph.experimental.do_not_convert
 def sorted_batches(
-    examples: Examples, batch_size: int, static_shape: bool = False
-) -> tuple[tf.data.Dataset, np.ndarray]:
+    examples: Examples, batch_size: int, token_budget: int | None = None, static_shape: bool = False
+) -> tuple[tf.data.Dataset, list[np.ndarray]]:
     """Returns batches of inputs, without labels, of every example once, sorted by length to save padding.
 
-    Returns the dataset, and the indices of the examples in its order, int [examples]. With `static_shape` the last
-    batch ends with rows of padding; examples with windows raise ValueError.
+    A batch has `batch_size` examples, or fewer if they would have more than `token_budget` tokens, padding included.
+    Returns the dataset, and the indices of the examples in each batch. With `static_shape` the last batch ends with
+    rows of padding; examples with windows raise ValueError.
     """
     order = np.argsort(examples.lengths, kind="stable")
+    starts = [0]
+    for position, length in enumerate(examples.lengths[order].tolist()):
+        size = position - starts[-1]
+        if size == batch_size or (token_budget is not None and size and (size + 1) * length > token_budget):
+            starts.append(position)
+    stops = [*starts[1:], len(order)]
+    indices = tf.constant(order)
 
-    def inputs_only(indices: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = examples.static_batch(indices, batch_size) if static_shape else examples.batch(indices)
+    def inputs_only(start: tf.Tensor, stop: tf.Tensor) -> dict[str, tf.Tensor]:
+        rows = indices[start:stop]
+        batch = examples.static_batch(rows, batch_size) if static_shape else examples.batch(rows)
         return batch[0] if isinstance(batch, tuple) else batch
 
-    batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
-    return batches.map(inputs_only, num_parallel_calls=1).prefetch(2).with_options(_OPTIONS), order
+    batches = tf.data.Dataset.from_tensor_slices((starts, stops)).map(inputs_only, num_parallel_calls=1)
+    return batches.prefetch(2).with_options(_OPTIONS), np.split(order, starts[1:])

@@ -75,10 +75,10 @@ class ClassificationTask(FineTuningTask):
     def describe_head(self, model: BertClassifier) -> str:
         return f"classification layer for the labels {model.labels} ({self.problem_type})"
 
-    def split_metrics(self, model: BertClassifier, split: str, batch_size: int) -> Metrics:
+    def split_metrics(self, model: BertClassifier, split: str, batch_size: int | None) -> Metrics:
         return self._evaluate(model, split, batch_size)[2]
 
-    def report(self, model: BertClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+    def report(self, model: BertClassifier, run_dir: Path, batch_size: int | None) -> tuple[Metrics, dict[str, Any]]:
         metrics: dict[str, Metrics] = {}
         reports: dict[str, dict[str, Any]] = {}
         for split in self.data.evaluation:
@@ -94,7 +94,7 @@ class ClassificationTask(FineTuningTask):
                     draw_confusion_matrix(file, reports[split]["confusion_matrix"], model.labels)
         return by_split(metrics), reports
 
-    def write_predictions(self, model: BertClassifier, folder: Path, batch_size: int) -> list[Path]:
+    def write_predictions(self, model: BertClassifier, folder: Path, batch_size: int | None) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         files = []
         for split, examples in self.data.prediction.items():
@@ -118,7 +118,9 @@ class ClassificationTask(FineTuningTask):
 
         return self.tokenized_once(split, tokenize)
 
-    def _evaluate(self, model: BertClassifier, split: str, batch_size: int) -> tuple[np.ndarray, np.ndarray, Metrics]:
+    def _evaluate(
+        self, model: BertClassifier, split: str, batch_size: int | None
+    ) -> tuple[np.ndarray, np.ndarray, Metrics]:
         """Returns true values, predictions and metrics of an evaluation split."""
         tokenized = self.tokenize_split(split, self.data.evaluation[split], model)
         predictions = self._predict(model, tokenized, batch_size)[1]
@@ -127,7 +129,7 @@ class ClassificationTask(FineTuningTask):
         return true_values, predictions, self.metrics(true_values, predictions, len(model.labels))
 
     def _predict(
-        self, model: BertClassifier, tokenized: TokenizedExamples, batch_size: int
+        self, model: BertClassifier, tokenized: TokenizedExamples, batch_size: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities or values [examples, labels], and predictions in the form that `metrics` takes."""
         logits = model.predict(tokenized, batch_size, verbose=0)

@@ -104,13 +104,15 @@ class MultipleChoiceTask(FineTuningTask):
     def tokenize_split(self, split: str, examples: Iterable[Any], model: BertMultipleChoice) -> TokenizedExamples:
         return self._tokenize(split, examples, model)[1]
 
-    def split_metrics(self, model: BertMultipleChoice, split: str, batch_size: int) -> Metrics:
+    def split_metrics(self, model: BertMultipleChoice, split: str, batch_size: int | None) -> Metrics:
         tokenized = self.tokenize_split(split, self.data.evaluation[split], model)
         choices = model.predict(tokenized, batch_size).argmax(axis=1)
         assert tokenized.labels is not None
         return {"accuracy": accuracy(tokenized.labels, choices)}
 
-    def report(self, model: BertMultipleChoice, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+    def report(
+        self, model: BertMultipleChoice, run_dir: Path, batch_size: int | None
+    ) -> tuple[Metrics, dict[str, Any]]:
         """Returns the accuracy of all evaluation splits, and in each category of a file that has some."""
         reports: dict[str, dict[str, Any]] = {}
         for split, examples in self.data.evaluation.items():
@@ -128,7 +130,7 @@ class MultipleChoiceTask(FineTuningTask):
                 }
         return by_split({split: {"accuracy": report["accuracy"]} for split, report in reports.items()}), reports
 
-    def write_predictions(self, model: BertMultipleChoice, folder: Path, batch_size: int) -> list[Path]:
+    def write_predictions(self, model: BertMultipleChoice, folder: Path, batch_size: int | None) -> list[Path]:
         """Writes each question's line, the number of its best choice, and the probabilities of all."""
         folder.mkdir(parents=True, exist_ok=True)
         files = []

@@ -116,11 +116,11 @@ class QuestionAnsweringTask(FineTuningTask):
     def tokenize_split(self, split: str, examples: Iterable[Any], model: BertSpanLabeler) -> TokenizedExamples:
         return self._tokenize(split, examples, model).windows
 
-    def split_metrics(self, model: BertSpanLabeler, split: str, batch_size: int) -> Metrics:
+    def split_metrics(self, model: BertSpanLabeler, split: str, batch_size: int | None) -> Metrics:
         tokenized = self._tokenize(split, self.data.evaluation[split], model)
         return self._metrics(tokenized, self._answer(model, tokenized, batch_size))
 
-    def report(self, model: BertSpanLabeler, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+    def report(self, model: BertSpanLabeler, run_dir: Path, batch_size: int | None) -> tuple[Metrics, dict[str, Any]]:
         """Returns the metrics of all evaluation splits; writes their answers to `evaluation_<split>/`."""
         reports = {}
         for split, questions in self.data.evaluation.items():
@@ -134,7 +134,7 @@ class QuestionAnsweringTask(FineTuningTask):
                 write_squad_predictions(folder, predictions, overwrite=True)
         return by_split(reports), reports
 
-    def write_predictions(self, model: BertSpanLabeler, folder: Path, batch_size: int) -> list[Path]:
+    def write_predictions(self, model: BertSpanLabeler, folder: Path, batch_size: int | None) -> list[Path]:
         """Writes for each split the files of `write_squad_predictions`."""
         files = []
         for split, questions in self.data.prediction.items():
@@ -181,7 +181,9 @@ class QuestionAnsweringTask(FineTuningTask):
         threshold = self._threshold_for(squad_metrics(answers, right, self._version, odds))
         return squad_metrics(answers, right, self._version, odds, threshold)
 
-    def _answer(self, model: BertSpanLabeler, tokenized: TokenizedQuestions, batch_size: int) -> SquadPredictions:
+    def _answer(
+        self, model: BertSpanLabeler, tokenized: TokenizedQuestions, batch_size: int | None
+    ) -> SquadPredictions:
         starts, ends = model.predict_logits(tokenized.windows, batch_size)
         tokenizer = model.preprocessor.tokenizer
         return answer_questions(tokenized, starts, ends, tokenizer, self._version, **self._answers)

@@ -73,8 +73,11 @@ class FineTuningRuntime(RuntimeSettings):
     ValueError: eval_batch_size must be at least 1, got 0
     """
 
-    eval_batch_size: int = setting(
-        64, "Examples per batch of evaluation and prediction.", lower=1, modes=("train", "eval", "predict")
+    eval_batch_size: int | None = setting(
+        None,
+        "Examples per batch of evaluation and prediction; default: at most 64, of at most 2,048 tokens together.",
+        lower=1,
+        modes=("train", "eval", "predict"),
     )
     export_dtype: str | None = setting(
         None, "Dtype of the SavedModel; default: the model's.", choices=EXPORT_DTYPES, modes=("export",)

@@ -165,19 +165,19 @@ class FineTuningTask:
         """Tokenizes the training examples, or those of an evaluation split."""
         raise NotImplementedError
 
-    def split_metrics(self, model: Any, split: str, batch_size: int) -> Metrics:
+    def split_metrics(self, model: Any, split: str, batch_size: int | None) -> Metrics:
         """Computes the metrics of an evaluation split."""
         raise NotImplementedError
 
-    def evaluate(self, model: Any, batch_size: int) -> Metrics:
+    def evaluate(self, model: Any, batch_size: int | None) -> Metrics:
         """Computes the metrics of all evaluation splits as "split/metric"."""
         return by_split({split: self.split_metrics(model, split, batch_size) for split in self.data.evaluation})
 
-    def report(self, model: Any, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+    def report(self, model: Any, run_dir: Path, batch_size: int | None) -> tuple[Metrics, dict[str, Any]]:
         """Returns the metrics of `evaluate` and a detailed report by split; writes its files to the run's folder."""
         raise NotImplementedError
 
-    def write_predictions(self, model: Any, folder: Path, batch_size: int) -> list[Path]:
+    def write_predictions(self, model: Any, folder: Path, batch_size: int | None) -> list[Path]:
         """Predicts all prediction splits, and returns the files written."""
         raise NotImplementedError
 

@@ -100,11 +100,13 @@ class TokenClassificationTask(FineTuningTask):
     def tokenize_split(self, split: str, examples: Iterable[Any], model: BertTokenClassifier) -> TokenizedExamples:
         return self._tokenize(split, examples, model)[1].windows
 
-    def split_metrics(self, model: BertTokenClassifier, split: str, batch_size: int) -> Metrics:
+    def split_metrics(self, model: BertTokenClassifier, split: str, batch_size: int | None) -> Metrics:
         sentences, predicted = self._predict(model, split, self.data.evaluation[split], batch_size)
         return tagging_metrics(_tags(sentences), predicted, self._scheme)
 
-    def report(self, model: BertTokenClassifier, run_dir: Path, batch_size: int) -> tuple[Metrics, dict[str, Any]]:
+    def report(
+        self, model: BertTokenClassifier, run_dir: Path, batch_size: int | None
+    ) -> tuple[Metrics, dict[str, Any]]:
         """Returns the scores of all evaluation splits by type, and writes the tags to `evaluation_<split>.conll`."""
         metrics, reports = {}, {}
         for split, examples in self.data.evaluation.items():
@@ -117,7 +119,7 @@ class TokenClassificationTask(FineTuningTask):
                 _write_tags(file, sentences, predicted)
         return by_split(metrics), reports
 
-    def write_predictions(self, model: BertTokenClassifier, folder: Path, batch_size: int) -> list[Path]:
+    def write_predictions(self, model: BertTokenClassifier, folder: Path, batch_size: int | None) -> list[Path]:
         """Tags all prediction splits, in CoNLL files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = []
@@ -132,7 +134,7 @@ class TokenClassificationTask(FineTuningTask):
         model: BertTokenClassifier,
         split: str,
         examples: Iterable[TaggedSentence],
-        batch_size: int,
+        batch_size: int | None,
         is_labelled: bool = True,
     ) -> tuple[list[TaggedSentence], list[list[str]]]:
         """Returns the sentences and their predicted tags."""

@@ -161,7 +161,7 @@ class BertFeatureExtractor(TextModel):
             x: texts (a list of strings), pairs (a tuple of two lists, or a dict with `text_a` and `text_b`),
                 `TokenizedExamples`, or the encoder's dict of ids. Texts that are too long are truncated and counted in
                 the log. Texts need TensorFlow; ids work on every Keras backend.
-            batch_size: texts per batch; None is 64.
+            batch_size: texts per batch; None as for `predict`.
             verbose: as in Keras' `predict`.
 
         Returns:
@@ -177,7 +177,7 @@ class BertFeatureExtractor(TextModel):
 
         Args:
             a, b: texts, pairs or ids, as for `embed`.
-            batch_size: texts per batch; None is 64.
+            batch_size: texts per batch; None as for `predict`.
 
         Returns:
             float32 array [texts of a, texts of b], from -1 to 1. Stacked layers are treated as concatenated.
@@ -231,7 +231,7 @@ class BertFeatureExtractor(TextModel):
                 SQuAD and tagging data.
             word_pooling: the vector of a word: "first", that of its first wordpiece (as in the paper, section 5.3), or
                 "mean", of all its wordpieces that were not truncated.
-            batch_size: texts per batch; None is 64.
+            batch_size: texts per batch; None as for `predict`.
             verbose: as in Keras' `predict`.
 
         Returns:

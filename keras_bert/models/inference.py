@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from keras_bert.data.batching import Examples
 
 DEFAULT_BATCH_SIZE = 64  # a little faster than 32 on a CPU, where each batch has a fixed cost
+# Tokens, padding included, of a batch of the default size: more of them gain no speed, and long texts need less padding
+# and memory in smaller batches.
+_TOKEN_BUDGET = 2048
 # One batch leaves cores idle between its operations; a second one fills the gaps (a quarter faster on 2 cores, and a
 # third gains nothing more; see docs/performance.md).
 _BATCHES_AT_ONCE = 2
@@ -57,18 +60,22 @@ class Predictor:
     def outputs_by_example(
         self, model: keras.Model, examples: Examples, batch_size: int | None = None, verbose: int | str = 0
     ) -> list[tuple[np.ndarray, Any]]:
-        """Returns the model's outputs for examples batched by length: per batch their numbers and outputs."""
+        """Returns the model's outputs for examples batched by length: per batch their numbers and outputs.
+
+        A batch size of None is at most 64 examples of at most 2,048 tokens together.
+        """
         from keras_bert.data.batching import sorted_batches
         from keras_bert.training.strategy import needs_static_shapes
 
-        strategy, batch_size = model.distribute_strategy, batch_size or DEFAULT_BATCH_SIZE
-        if is_static := needs_static_shapes(strategy):
+        strategy, is_static = model.distribute_strategy, needs_static_shapes(model.distribute_strategy)
+        token_budget = _TOKEN_BUDGET if batch_size is None and not is_static else None
+        batch_size = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
+        if is_static:
             batch_size += -batch_size % strategy.num_replicas_in_sync  # a static shape for each replica
-        batches, order = sorted_batches(examples, batch_size, is_static)
+        batches, numbers_by_batch = sorted_batches(examples, batch_size, token_budget, is_static)
         outputs = self.outputs_by_batch(model, batches, verbose)
-        starts = np.arange(0, len(order), batch_size)
         results = []
-        for numbers, output in zip(np.split(order, starts[1:]), outputs, strict=True):
+        for numbers, output in zip(numbers_by_batch, outputs, strict=True):
             rows = slice(len(numbers))  # a last batch of static shape ends with rows of padding
             results.append((numbers, keras.tree.map_structure(operator.itemgetter(rows), output)))
         return results

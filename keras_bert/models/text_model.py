@@ -83,7 +83,7 @@ class TextModel(FromPreset, keras.Model):
 
         Args:
             x: as for `fit`, without labels.
-            batch_size: examples per batch; 64 if None.
+            batch_size: examples per batch; None is at most 64, of at most 2,048 tokens together.
             verbose, steps, callbacks: as in Keras.
 
         Returns:

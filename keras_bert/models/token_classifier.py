@@ -204,7 +204,7 @@ class BertTokenClassifier(BertHead):
         Args:
             sentences: the words of each sentence.
             documents: which document each sentence belongs to, to read it in context; None reads each by itself.
-            batch_size: windows per batch; 64 if None.
+            batch_size: windows per batch; None as for `predict`.
 
         Returns:
             The tags of each sentence.

@@ -93,10 +93,22 @@ def test_batches_of_a_static_shape_hold_the_same_examples(workers):
 
 @pytest.mark.parametrize(("batch_size", "static_shape"), [(16, False), (8, True)])
 def test_sorted_batches_hold_every_example_once(batch_size, static_shape):
-    batches, order = sorted_batches(examples_of(LENGTHS), batch_size, static_shape=static_shape)
+    batches, numbers = sorted_batches(examples_of(LENGTHS), batch_size, static_shape=static_shape)
     lengths = np.concatenate([batch["padding_mask"].numpy().sum(axis=1) for batch in batches])
+    order = np.concatenate(numbers)
     assert LENGTHS[order].tolist() == sorted(LENGTHS)
     assert lengths.tolist() == [*LENGTHS[order], *[0] * (-len(LENGTHS) % batch_size if static_shape else 0)]
+
+
+def test_sorted_batches_are_as_large_as_the_budget_allows():
+    batches, numbers = sorted_batches(examples_of(LENGTHS), 16, token_budget=200)
+    shapes = [tuple(batch["token_ids"].shape) for batch in batches]
+    assert [rows for rows, _ in shapes] == [len(rows) for rows in numbers]
+    assert all(rows <= 16 and rows * length <= 200 for rows, length in shapes)
+    for (rows, _), following in zip(shapes, numbers[1:], strict=False):
+        assert rows == 16 or (rows + 1) * LENGTHS[following[0]] > 200
+    assert sorted(np.concatenate(numbers)) == list(range(len(LENGTHS)))
+    assert all(len(rows) == 1 for rows in sorted_batches(examples_of(LENGTHS), 16, token_budget=1)[1])
 
 
 @pytest.mark.parametrize(
