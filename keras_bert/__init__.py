@@ -45,6 +45,7 @@ _LAZY_NAMES = {
     "Trainer": "keras_bert.training.trainer",
     "TrainerSettings": "keras_bert.training.trainer_settings",
     "WarmupSchedule": "keras_bert.training.schedule",
+    "ZeroShotClassifier": "keras_bert.models.zero_shot",
     "fine_tune": "keras_bert.finetuning.fine_tuner",
     "list_presets": "keras_bert.weights.preset_table",
     "pretrain": "keras_bert.finetuning.pretrain",

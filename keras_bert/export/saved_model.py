@@ -23,14 +23,15 @@ def write_saved_model(
     variables: Iterable[tf.Variable],
     assets: Mapping[str, str] | None = None,
     warmup_requests: Sequence[tuple[str, Mapping[str, Any]]] = (),
-    max_batch_size: int = MAX_BATCH_SIZE,
+    max_batch_size: int | None = MAX_BATCH_SIZE,
 ) -> Path:
     """Writes functions and the variables that they use as a SavedModel, completely or not at all.
 
     Every variable is stored once. Loading the model needs TensorFlow and tensorflow-text, but not this package. The
     name of the folder should be a number, the version for TensorFlow Serving. `assets` are files by name;
-    `warmup_requests` are pairs of signature name and inputs. Raises FileExistsError if `path` exists, and ValueError if
-    the functions use an operation that TensorFlow Serving does not have.
+    `warmup_requests` are pairs of signature name and inputs; `max_batch_size` is None if a server cannot join requests.
+    Raises FileExistsError if `path` exists, and ValueError if the functions use an operation that TensorFlow Serving
+    does not have.
 
     >>> weight = tf.Variable(2.0)
     >>> double = (lambda inputs: {"y": weight * inputs["x"]}, {"x": tf.TensorSpec([None], tf.float32)})
@@ -50,7 +51,8 @@ def write_saved_model(
         if unserved:
             raise ValueError(f"the model uses operations that TensorFlow Serving does not have: {unserved}")
         write_warmup_requests(unfinished, warmup_requests)
-        write_batching_parameters(unfinished, max_batch_size)
+        if max_batch_size is not None:
+            write_batching_parameters(unfinished, max_batch_size)
     logging.info("wrote a SavedModel with the signatures %s to %s", sorted(signatures), path)
     return path
 
