@@ -121,15 +121,15 @@ def models(values):
         keras_bert.fine_tune(task, recipe, folder, modes=("train",))
         model = task.trained_model(best_model(folder), recipe)
         yield name, model, task.export, task.training_examples(model), functools.partial(_score, task, model)
-    extractor = keras_bert.BertFeatureExtractor.from_preset(values.init_checkpoint)
+    embedder = keras_bert.BertTextEmbedder.from_preset(values.init_checkpoint)
     folder = Path(values.data_dir) / "sts" / "sick"
     *sentences, relatedness = read_pairs(folder / "test.tsv")
 
     def score():
-        first, second = (extractor.embed(side, _BATCH_SIZE) for side in sentences)  # of length 1
+        first, second = (embedder.encode(side, _BATCH_SIZE) for side in sentences)  # of length 1
         return spearman_correlation(relatedness, np.sum(first * second, axis=1))
 
-    yield SIMILARITY, extractor, type(extractor).export, read_pairs(folder / "train.tsv")[0], score
+    yield SIMILARITY, embedder, type(embedder).export, read_pairs(folder / "train.tsv")[0], score
 
 
 def _score(task, model):

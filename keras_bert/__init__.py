@@ -21,6 +21,7 @@ import keras
 
 from keras_bert.metrics.keras_metrics import F1Score, MatthewsCorrelation, PearsonCorrelation, SpearmanCorrelation
 from keras_bert.models.classifier import BertClassifier
+from keras_bert.models.embedding_objectives import EmbeddingObjective
 from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.keras_archive import load_model
@@ -29,6 +30,7 @@ from keras_bert.models.paper_encoders.bilstm_encoder import BiLstmEncoder
 from keras_bert.models.paper_encoders.two_direction_encoder import TwoDirectionEncoder
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.text_embedder import BertTextEmbedder
 from keras_bert.models.token_classifier import BertTokenClassifier
 
 _LAZY_NAMES = {
@@ -59,8 +61,10 @@ __all__ = [
     "BertMultipleChoice",
     "BertPretrainer",
     "BertSpanLabeler",
+    "BertTextEmbedder",
     "BertTokenClassifier",
     "BiLstmEncoder",
+    "EmbeddingObjective",
     "F1Score",
     "MatthewsCorrelation",
     "PearsonCorrelation",

@@ -95,17 +95,18 @@ def make_checkpoint(folder: Path, file_format: str) -> Path:
 
 
 def make_sentence_transformers(folder: Path) -> Path:
-    from keras_bert.models.feature_extractor import BertFeatureExtractor
+    from keras_bert.models.text_embedder import BertTextEmbedder
     from tests.toys import toy_encoder, toy_preprocessor
 
-    extractor = BertFeatureExtractor(toy_encoder(num_hidden_layers=1, with_pooler=False), toy_preprocessor())
-    return extractor.save_checkpoint(folder / "model")
+    encoder = toy_encoder(num_hidden_layers=1, with_pooler=False)
+    return BertTextEmbedder(encoder, toy_preprocessor(), projection=4).save_checkpoint(folder / "model")
 
 
 def read_sentence_transformers(path: Path) -> Any:
-    from keras_bert.weights.sentence_transformers import read_embedding_settings
+    from keras_bert.weights.sentence_transformers import read_embedding_settings, read_projection
 
-    return read_weights(path), read_embedding_settings(path, 16)
+    settings = read_embedding_settings(path, 16)
+    return read_weights(path), settings, settings and read_projection(path, settings, 16)
 
 
 def make_model_garden(folder: Path) -> Path:

@@ -1,8 +1,7 @@
 """Extracts features: vectors of texts, words or wordpieces from the hidden layers of a BERT, for files of any size.
 
     python -m tools.extract_features --preset=all_minilm_l6_v2 --input=texts.txt --output=features.jsonl
-    python -m tools.extract_features --checkpoint=uncased_L-12_H-768_A-12 --input=reviews.tsv --unit=text \\
-        --layers=-1 --output=embeddings.parquet
+    python -m tools.extract_features --preset=all_minilm_l6_v2 --input=reviews.tsv --unit=text --output=vectors.parquet
 
 Input: .txt with one text per line, or a pair as `first text ||| second text`; or TSV (no quoting), CSV or JSON Lines
 with named columns; UTF-8, optionally .gz. An empty text is encoded as [CLS] [SEP]. A file without rows is an error.
@@ -24,9 +23,13 @@ from tools.program import flag_definer, hide_info_logs, run_program
 _INPUT_FORMATS = {".txt": "txt", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _OUTPUT_FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _TEXT, _PAIR = ("text",), ("text_a", "text_b")
-# Default layers of tokens (google-research/bert, extract_features.py) and of texts, whose similarity uses the last one.
-_TOKEN_LAYERS, _TEXT_LAYERS = (-1, -2, -3, -4), (-1,)
-_UNIT_FLAGS = {"wordpieces": (), "words": ("word_pooling",), "text": ("pooling", "normalize")}
+_LAYERS = (-1, -2, -3, -4)  # google-research/bert, extract_features.py
+# The flags that only some of the units have.
+_UNIT_FLAGS = {
+    "wordpieces": ("layers", "combine"),
+    "words": ("layers", "combine", "word_pooling"),
+    "text": ("pooling", "normalize"),
+}
 # Bounds on the memory: texts, characters and numbers that are held at a time.
 _MAX_TEXTS = 2048
 _MAX_CHARACTERS = 2**21
@@ -52,7 +55,7 @@ def define_flags(values=flags.FLAGS):
         "layers",
         None,
         "Comma-separated hidden states: -1 is the output of the last layer, 1 that of the first, 0 the embeddings. "
-        "Default: -1,-2,-3,-4, and -1 for --unit=text.",
+        "Default: -1,-2,-3,-4. The vectors of --unit=text are those of the last layer.",
     )
     define(
         "enum",
@@ -63,7 +66,13 @@ def define_flags(values=flags.FLAGS):
     )
     define("enum", "word_pooling", "first", ["first", "mean"], "--unit=words: first wordpiece, or mean of all.")
     own = "Default: that of a sentence-transformers folder, otherwise"
-    define("enum", "pooling", None, ["mean", "cls", "max"], f"--unit=text: pooling over the tokens. {own} mean.")
+    define(
+        "enum",
+        "pooling",
+        None,
+        ["mean", "cls", "max", "weighted"],
+        f"--unit=text: pooling over the tokens. {own} mean.",
+    )
     define("bool", "normalize", None, f"--unit=text: scale each vector to length 1. {own} true.")
     define("integer", "max_seq_length", None, f"Maximum sequence length in tokens. {own} 128.", lower_bound=3)
     define("integer", "batch_size", 32, "Texts per batch.", lower_bound=1)
@@ -90,83 +99,96 @@ def choose_columns(values, input_format):
 
 def check_unit(values):
     """Raises if a flag is given that has no effect on the chosen unit."""
-    for unit, names in _UNIT_FLAGS.items():
-        for name in names:
-            if values[name].present and values.unit != unit:
-                raise ValueError(
-                    f"--{name} is for --unit={unit} and has no effect with --unit={values.unit}; leave it out"
-                )
+    for name in {name: None for names in _UNIT_FLAGS.values() for name in names}:
+        units = [unit for unit, names in _UNIT_FLAGS.items() if name in names]
+        if values[name].present and values.unit not in units:
+            raise ValueError(
+                f"--{name} is for --unit={' or '.join(units)} and has no effect with --unit={values.unit}; leave it out"
+            )
 
 
 def choose_layers(given, unit):
     """Returns the layers to read, from the items of --layers or None."""
     if given is None:
-        return list(_TEXT_LAYERS if unit == "text" else _TOKEN_LAYERS)
+        return [-1] if unit == "text" else list(_LAYERS)
     try:
         return [int(layer) for layer in given]
     except ValueError:
         raise ValueError(f"--layers must be comma-separated integers, got {','.join(given)!r}") from None
 
 
-def load_extractor(values, layers):
-    """Loads the model that the flags name as a `BertFeatureExtractor`."""
+def load_model(values, layers):
+    """Loads the model that the flags name: a `BertTextEmbedder` for texts, otherwise a `BertFeatureExtractor`."""
     from keras_bert.models.feature_extractor import BertFeatureExtractor
+    from keras_bert.models.text_embedder import BertTextEmbedder
 
-    load = BertFeatureExtractor.from_preset if values.preset else BertFeatureExtractor.from_checkpoint
+    kind, arguments = BertFeatureExtractor, {"layers": layers, "combine": values.combine}
+    if values.unit == "text":
+        kind, arguments = BertTextEmbedder, {"pooling": values.pooling, "normalize": values.normalize}
+    arguments |= {"sequence_length": values.max_seq_length, "dtype": values.dtype}
+    load = kind.from_preset if values.preset else kind.from_checkpoint
     return load(
         values.preset or values.checkpoint,
-        layers=layers,
-        combine=values.combine,
-        # They have no effect on wordpieces and words, whose model may have any pooling.
-        pooling=values.pooling if values.unit == "text" else "mean",
-        normalize=values.normalize if values.unit == "text" else True,
-        sequence_length=values.max_seq_length,
-        dtype=values.dtype,
+        **{name: value for name, value in arguments.items() if value is not None},
     )
 
 
-def open_features(values, output_format, layers, extractor):
+def open_features(values, output_format, layers, model):
     """Opens the output; see `tools.feature_files`."""
     from tools.feature_files import open_json_lines, open_parquet
 
     if output_format == "jsonl":
         return open_json_lines(values.output, values.unit, layers)
-    if values.combine == "stack":
-        columns = {f"layer_{layer}": extractor.encoder.hidden_size for layer in layers}
+    if values.unit == "text":
+        columns = {"vector": model.size}
+        chosen = {"pooling": model.pooling, "normalize": model.normalize}
     else:
-        columns = {"vector": extractor.encoder.hidden_size * (len(layers) if values.combine == "concat" else 1)}
-    names = ("unit", "combine", *_UNIT_FLAGS[values.unit], "max_seq_length", "dtype")
-    settings = {"model": values.preset or values.checkpoint, "layers": layers}
-    chosen = {"pooling": extractor.pooling, "normalize": extractor.normalize}
-    chosen["max_seq_length"] = extractor.preprocessor.sequence_length
+        chosen = {"layers": layers}
+        columns = {f"layer_{layer}": model.encoder.hidden_size for layer in layers}
+        if values.combine != "stack":
+            columns = {"vector": model.encoder.hidden_size * (len(layers) if values.combine == "concat" else 1)}
+    chosen["max_seq_length"] = model.preprocessor.sequence_length
+    names = ("unit", *_UNIT_FLAGS[values.unit], "max_seq_length", "dtype")
+    settings = {"model": values.preset or values.checkpoint}
     settings |= {name: chosen[name] if name in chosen else getattr(values, name) for name in names}
     return open_parquet(values.output, values.unit, columns, values.vector_dtype, settings, values.overwrite)
 
 
-def extract_file(extractor, rows, write, values, report_line):
+def extract_file(model, rows, write, values, report_line):
     """Writes the features of all texts, chunk by chunk."""
     from tools.prediction_files import read_chunk
 
-    length, has_vector_per_text = extractor.preprocessor.sequence_length, values.unit == "text"
-    numbers_per_text = length * len(extractor.layers_read) * extractor.encoder.hidden_size
-    max_texts = _MAX_TEXTS
-    if not has_vector_per_text:
+    length, max_texts = model.preprocessor.sequence_length, _MAX_TEXTS
+    if values.unit != "text":
+        numbers_per_text = length * len(model.layers_read) * model.encoder.hidden_size
         max_texts = min(_MAX_TEXTS, max(_MAX_NUMBERS // numbers_per_text, values.batch_size))
     num_texts = num_truncated = 0
     while chunk := read_chunk(rows, max_texts, _MAX_CHARACTERS):
         columns = zip(*(row.texts for row in chunk), strict=True)
         names = _PAIR if len(chunk[0].texts) == 2 else _TEXT
         columns = {name: list(column) for name, column in zip(names, columns, strict=True)}
-        units = extractor.tokenize(columns, "words" if values.unit == "words" else "wordpieces")
-        if has_vector_per_text:
-            features = extractor.embed(units.examples, values.batch_size)
+        if values.unit == "text":
+            examples = model.tokenize(check_single(columns, chunk))
+            features = model.encode(examples, values.batch_size)
         else:
-            features = extractor.extract(units, word_pooling=values.word_pooling, batch_size=values.batch_size)
+            units = model.tokenize(columns, values.unit)
+            examples = units.examples
+            features = model.extract(units, word_pooling=values.word_pooling, batch_size=values.batch_size)
         write([row.line for row in chunk], features)
         num_texts += len(chunk)
-        num_truncated += int((units.examples.token_counts > length).sum())
+        num_truncated += int((examples.token_counts > length).sum())
         report_line(chunk[-1].line)
     return num_texts, num_truncated
+
+
+def check_single(columns, chunk):
+    """Returns the single texts of a chunk; ValueError if there is a pair, which has no vector."""
+    if len(columns) == 1:
+        return columns
+    for row in chunk:
+        if row.texts[1]:
+            raise ValueError(f"line {row.line} has a pair of texts; --unit=text takes single ones")
+    return {"text": columns["text_a"]}
 
 
 def check_paths(values):
@@ -192,6 +214,8 @@ def run(values):
         )
     check_unit(values)
     columns = choose_columns(values, input_format)
+    if values.unit == "text" and len(columns) == 2:
+        raise ValueError("--unit=text takes single texts; leave out --text_a_column and --text_b_column")
     layers = choose_layers(values.layers, values.unit)
 
     from tqdm import tqdm
@@ -202,18 +226,18 @@ def run(values):
 
     if output_format == "parquet":
         import_pyarrow()
-    extractor = load_extractor(values, layers)
+    model = load_model(values, layers)
     bad_rows = BadRows(skip=values.skip_bad_rows)
     rows = read_texts(values.input, input_format, columns, bad_rows)
     has_bar = {"auto": sys.stderr.isatty(), "on": True, "off": False}[values.progress]
     total = count_lines(values.input) if has_bar else None
     with (
-        open_features(values, output_format, layers, extractor) as write,
+        open_features(values, output_format, layers, model) as write,
         tqdm(total=total, unit=" lines", disable=not has_bar) as bar,
     ):
-        num_texts, num_truncated = extract_file(extractor, rows, write, values, lambda line: bar.update(line - bar.n))
+        num_texts, num_truncated = extract_file(model, rows, write, values, lambda line: bar.update(line - bar.n))
     skipped = f"; {plural(bad_rows.count, 'bad row')} skipped" if bad_rows.count else ""
-    length = extractor.preprocessor.sequence_length
+    length = model.preprocessor.sequence_length
     truncated = f"; {num_truncated} of them truncated to {length} tokens" if num_truncated else ""
     print(f"features of {plural(num_texts, 'text')} written to {values.output}{truncated}{skipped}", file=sys.stderr)
 

@@ -28,7 +28,10 @@ def split_pair(line):
 
 @contextlib.contextmanager
 def open_json_lines(path, unit, layers):
-    """Opens a JSON Lines file for features in the format of google-research/bert's extract_features.py."""
+    """Opens a JSON Lines file for features in the format of google-research/bert's extract_features.py.
+
+    A text has a `vector`, which that format lacks.
+    """
 
     def format_layers(vectors):  # [layers, hidden]
         return [
@@ -38,7 +41,7 @@ def open_json_lines(path, unit, layers):
 
     def format_text(text):
         if unit == "text":
-            return {"layers": format_layers(text)}
+            return {"vector": [round(value, 6) for value in text.tolist()]}
         tokens = zip(text.names, text.vectors, strict=True)
         return {"features": [{"token": name, "layers": format_layers(vectors)} for name, vectors in tokens]}
 

@@ -12,6 +12,7 @@ from keras_bert.io.row_errors import quotation
 
 TEXT_COLUMNS = ("text",)
 PAIR_COLUMNS = ("text_a", "text_b")
+TRIPLET_COLUMNS = ("anchor", "positive", "negative")
 
 
 def to_mapping(x: Any) -> Any:

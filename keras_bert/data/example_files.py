@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
+from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS, TRIPLET_COLUMNS
 from keras_bert.data.example_stream import Example, ExampleStream
 from keras_bert.data.formats.delimited import check_columns, read_columns, read_header
 from keras_bert.data.formats.json_lines import read_values
@@ -46,15 +46,15 @@ def read_examples(
     TSV has no quoting, as in GLUE; CSV has quotes around values with commas, quotes or line ends; both start with a
     line of column names. JSON Lines has an object on every line. Files are read in order, one row at a time.
 
-    Each example is a dict `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs, where
-    `line` is the line on which it starts in its file, from 1. An empty text is valid. An empty label makes a row
-    invalid, except in multi-label data, where it means that no label applies. Labels are stripped of white space; the
-    JSON labels 1 and true become "1" and "true".
+    Each example is a dict `{"text", "label", "line"}`, or `{"text_a", "text_b", "label", "line"}` for pairs (with
+    `anchor`, `positive` and `negative` for triplets), where `line` is the line on which it starts in its file, from 1.
+    An empty text is valid. An empty label makes a row invalid, except in multi-label data, where it means that no label
+    applies. Labels are stripped of white space; the JSON labels 1 and true become "1" and "true".
 
     Args:
         paths: File or files. A path that does not exist may be a glob pattern (`**` for any folders), whose files are
             read in alphabetical order.
-        text_columns: Name of the column of texts, or a pair of names.
+        text_columns: Name of the column of texts, or two or three names.
         label_column: Name of the column of labels; None for examples without labels.
         problem_type: One of `PROBLEM_TYPES`: whether a label is a name, several names, or a number.
         label_separator: Separator between labels in a multi-label TSV or CSV file. JSON has lists of labels.
@@ -111,14 +111,15 @@ def find_files(paths: PathLike | Iterable[PathLike]) -> list[Path]:
 
 
 def text_dict(texts: Sequence[str]) -> dict[str, str]:
-    """Names the text of an example, or the two texts of a pair, by the library's column names."""
-    return dict(zip(TEXT_COLUMNS if len(texts) == 1 else PAIR_COLUMNS, texts, strict=True))
+    """Names the text of an example, or the texts of a pair or triplet, by the library's column names."""
+    names = {len(names): names for names in (TEXT_COLUMNS, PAIR_COLUMNS, TRIPLET_COLUMNS)}
+    return dict(zip(names[len(texts)], texts, strict=True))
 
 
 def _check_text_columns(text_columns: str | Sequence[str], label_column: str | None) -> list[str]:
     names = [text_columns] if isinstance(text_columns, str) else list(text_columns)
-    if len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"text_columns must be the name of a column, or two names; got {text_columns!r}")
+    if len(names) not in (1, 2, 3) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"text_columns must be the name of a column, or two or three names; got {text_columns!r}")
     if len({*names, label_column}) != len(names) + 1:
         raise ValueError(f"texts and labels must be in different columns; got {names} and {label_column!r}")
     return names

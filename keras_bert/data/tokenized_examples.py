@@ -36,7 +36,7 @@ class TokenizedExamples:
         rows_per_example: int array [examples], or None if every example has one row.
         token_counts: int array [examples], tokens of each text before truncation. Defaults to the lengths.
         pad_id: id of [PAD].
-        num_choices: rows per example, one per choice; None if examples have no choices.
+        num_choices: rows per example, one per choice, or per text of a group; None if an example has one row.
     """
 
     def __init__(
@@ -294,14 +294,30 @@ def tokenize_choices(
     rows = tokenize_examples(
         ({"text_a": prompt, "text_b": choice} for prompt, texts in pairs for choice in texts), preprocessor
     )
+    return _grouped(rows, num_choices, None if labels is None else _choice_labels(labels, num_choices))
+
+
+def tokenize_groups(
+    columns: Sequence[Iterable[Any]], preprocessor: BertPreprocessor, labels: np.ndarray | None = None
+) -> TokenizedExamples:
+    """Tokenizes examples of several single texts, such as a question and its answer: one row per text.
+
+    Every column has a text per example.
+    """
+    rows = tokenize_examples(({"text": text} for texts in zip(*columns, strict=True) for text in texts), preprocessor)
+    return _grouped(rows, len(columns), labels)
+
+
+def _grouped(rows: TokenizedExamples, number: int, labels: np.ndarray | None) -> TokenizedExamples:
+    """Returns examples of `number` rows each."""
     return TokenizedExamples(
         rows.token_ids,
         rows.row_lengths,
         rows.first_segment_lengths,
-        None if labels is None else _choice_labels(labels, num_choices),
+        labels,
         token_counts=rows.token_counts,
         pad_id=rows.pad_id,
-        num_choices=num_choices,
+        num_choices=number,
     )
 
 

@@ -23,9 +23,9 @@ class FitStep:
     iterations.
     """
 
-    def __init__(self, head: keras.Model, seed: int, jit_compile: bool):
+    def __init__(self, head: keras.Model, seed: int, jit_compile: bool, gradient_accumulation_steps: int = 1):
         self._head = head
-        self._gradients = ReplicaGradients(head, seed, jit_compile=jit_compile)
+        self._gradients = ReplicaGradients(head, seed, gradient_accumulation_steps, jit_compile)
         # Variables, as the compiled step is kept from one `fit` to the next. 0: each batch's own weight.
         self._mean_weights = {name: tf.Variable(0.0, trainable=False) for name in head.loss_names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self, Unpack
 
 import keras
@@ -23,6 +23,8 @@ from keras_bert.models.pretrained import assign_arrays, load_tokenizer
 from keras_bert.models.text_model import arrays_of, as_list, checked_batch_size, is_examples, is_stream, separate_labels
 from keras_bert.training.loss import mean_loss_weights, total_loss
 from keras_bert.typing import PathLike, Tensor
+from keras_bert.weights.checkpoint import Checkpoint
+from keras_bert.weights.sentence_transformers import EmbeddingSettings
 
 DEFAULT_BATCH_SIZE = 32  # paper, appendix A.3: 16 or 32
 ACCURACY_NAMES = ("accuracy", "acc")  # Keras' names of it
@@ -94,6 +96,7 @@ class BertHead(AdaptedModel):
             epochs_trained=0,
             validation_batches=None,
             batch_spec=None,
+            accumulation_steps=1,
         )
 
     # === Layers ===
@@ -263,7 +266,7 @@ class BertHead(AdaptedModel):
         elif force or self._fit.step is None:
             from keras_bert.models.fit import FitStep
 
-            self._fit.step = FitStep(self, self._fit.seed, self._jit_compiles_step)
+            self._fit.step = FitStep(self, self._fit.seed, self._jit_compiles_step, self._fit.accumulation_steps)
 
     def train_step(self, *args: Any) -> Any:
         """Keras' hook: trains on a batch, by the step of the `Trainer` unless `compile` was given a loss."""
@@ -501,7 +504,7 @@ class BertHead(AdaptedModel):
                     "keras_bert.Trainer, which has that setting"
                 )
 
-    def classifier_arguments(self) -> dict[str, Any] | None:
+    def classifier_arguments(self) -> dict[str, Any] | EmbeddingSettings | None:
         """Returns what a checkpoint stores of this head besides its weights; None without a layer for labels."""
         if self.head_name is None:
             return None
@@ -539,13 +542,23 @@ class BertHead(AdaptedModel):
             FileNotFoundError, ValueError: if the checkpoint is missing, corrupt, not a BERT, or does not fit; if no
                 labels are known; if `lower_case` contradicts the checkpoint.
         """
-        own_names = {"name", "trainable", *LORA_ARGUMENTS, *inspect.signature(cls.__init__).parameters}
+        own_names = {
+            "name",
+            "trainable",
+            "freeze",
+            "seed",
+            *LORA_ARGUMENTS,
+            *inspect.signature(cls.__init__).parameters,
+        }
         own_names -= {"encoder", "preprocessor"}
         own = {name: arguments.pop(name) for name in own_names & arguments.keys()}
         preprocessing = inspect.signature(cls.preprocessor_class().__init__).parameters
         preprocessor_arguments = {name: arguments.pop(name) for name in preprocessing.keys() & arguments.keys()}
         vocabulary, lower_case = arguments.pop("vocabulary", None), arguments.pop("lower_case", None)
         checkpoint, encoder = read_encoder(path, seed=own.get("seed"), **{**cls.encoder_defaults, **arguments})
+        checkpoint, stated = cls.read_settings(checkpoint, encoder, own.keys() | preprocessor_arguments.keys())
+        for name, value in stated.items():
+            (preprocessor_arguments if name in preprocessing else own).setdefault(name, value)
         longest = encoder.max_position_embeddings
         if "sequence_length" not in preprocessor_arguments and preprocessing["sequence_length"].default > longest:
             preprocessor_arguments = {**cls.shortened_preprocessing(longest), **preprocessor_arguments}
@@ -563,6 +576,17 @@ class BertHead(AdaptedModel):
         if random and model.lora_rank is not None:
             logging.warning("LoRA does not train these weights, which %s lacks and are random: %s", path, random)
         return model
+
+    @classmethod
+    def read_settings(
+        cls, checkpoint: Checkpoint, encoder: keras.Model, given: Collection[str]
+    ) -> tuple[Checkpoint, dict[str, Any]]:
+        """Reads what the folder of a checkpoint states of this class besides the BERT.
+
+        Returns the checkpoint, with the weights of layers that have files of their own, and arguments of constructor
+        and preprocessor, which those of the caller, named `given`, replace.
+        """
+        return checkpoint, {}
 
     @classmethod
     def shortened_preprocessing(cls, longest: int) -> dict[str, int]:

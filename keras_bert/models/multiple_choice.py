@@ -71,7 +71,7 @@ class BertMultipleChoice(BertHead):
     """
 
     column_names = (("prompt", "choices"),)
-    ids_rank = 3
+    ids_ranks = (3,)
     head_name = CHOICE_HEAD
 
     def __init__(

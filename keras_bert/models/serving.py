@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,12 +115,13 @@ def export_head(
     inputs: TextInputs,
     assets: Mapping[str, str] | None = None,
     inputs_per_row: int = 1,
+    variables: Sequence[tf.Variable] = (),
 ) -> Path:
     """Writes a head as a SavedModel that takes texts, or as a folder with a model of ids, and returns the folder.
 
     `make_signatures` is called with the head in the dtype of the export. `assets` are files by name, stored with the
     vocabulary. `inputs_per_row` is the approximate number of encoder inputs per row of a request: a server joins that
-    many times fewer rows.
+    many times fewer rows. `variables` are those that the signatures use besides the weights.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -136,7 +137,7 @@ def export_head(
     return write_saved_model(
         path,
         signatures,
-        [weight.value for weight in served.weights],
+        [*(weight.value for weight in served.weights), *variables],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
         warmup_requests=_warmup_requests(signatures, inputs, inputs.to_ids or head.preprocessor),
         max_batch_size=MAX_BATCH_SIZE // inputs_per_row,
@@ -244,8 +245,8 @@ def _warmup_requests(
             "tokens": {name: ids[name].numpy() for name in _ID_NAMES},
             "examples": {"examples": [_example(texts, row) for row in range(len(rows))]},
         }
-        for name in signatures:  # any other signature has one text input, of the same name
-            requests.append((name, by_signature.get(name) or {name: texts[inputs.names[0]]}))
+        for name, (_, specs) in signatures.items():  # any other signature has one text input
+            requests.append((name, by_signature.get(name) or {next(iter(specs)): texts[inputs.names[0]]}))
     return requests
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
 
 
+_ID_SHAPES = {2: "[examples, length]", 3: "[examples, choices, length]"}
+
+
 class TextModel(FromPreset, keras.Model):
     """A Keras model on top of an encoder that predicts from raw texts as well as from ids.
 
@@ -43,8 +46,8 @@ class TextModel(FromPreset, keras.Model):
     # The alternative sets of text columns that the model takes, and the column of labels in dicts and DataFrames.
     column_names: tuple[tuple[str, ...], ...] = (("text",), ("text_a", "text_b"))
     label_column = "label"
-    # The rank of ids: 2, or 3 for [examples, choices, length].
-    ids_rank = 2
+    # The ranks of ids: 2 for [examples, length], and 3 for [examples, choices, length] or [examples, texts, length].
+    ids_ranks: tuple[int, ...] = (2,)
     # Padding of outputs with a value per token.
     output_padding = 0.0
     trains_on_text_datasets = True  # if it takes a column `text` at all
@@ -96,7 +99,7 @@ class TextModel(FromPreset, keras.Model):
         batch_size = None if batch_size is None else checked_batch_size(batch_size)
         columns = None if is_ids(x) or is_examples(x) else self._columns(x)
         if columns is not None and not any(map(len, columns.values())):
-            ids = np.ones((1,) * (self.ids_rank - 1) + (2,), "int32")
+            ids = np.ones((1,) * (self.ids_ranks[0] - 1) + (2,), "int32")
             outputs = self({name: ids for name in ("token_ids", "padding_mask")}, training=False)
             return keras.tree.map_structure(lambda tensor: ops.convert_to_numpy(tensor)[:0], outputs)
         examples = self.unlabelled_examples(x if columns is None else columns)
@@ -177,9 +180,9 @@ class TextModel(FromPreset, keras.Model):
         shape = ids["token_ids"].shape
         for name, values in ids.items():
             is_per_token = name in ("token_ids", "segment_ids", "padding_mask", "position_ids")
-            is_misshapen = is_per_token and (values.ndim != self.ids_rank or values.shape != shape)
+            is_misshapen = is_per_token and (values.ndim not in self.ids_ranks or values.shape != shape)
             if values.dtype.kind not in "iub" or is_misshapen:
-                expected = "[examples, length]" if self.ids_rank == 2 else "[examples, choices, length]"
+                expected = " or ".join(_ID_SHAPES[rank] for rank in self.ids_ranks)
                 raise ValueError(
                     f"ids must be whole numbers of one shape {expected}; {name} is {values.dtype} {values.shape}, "
                     f"token_ids is {shape}"
@@ -299,8 +302,8 @@ class TextModel(FromPreset, keras.Model):
         Adapters of LoRA are added to the kernels.
 
         `from_checkpoint` reads it, and so does `transformers` if the encoder is a single bidirectional BERT. It does
-        not hold the preprocessor's lengths, freeze, seed and dtype. The folder of a `BertFeatureExtractor` of the last
-        layer also states pooling, normalization and maximum length, and sentence-transformers opens it.
+        not hold the preprocessor's lengths, freeze, seed and dtype. The folder of a `BertTextEmbedder` also
+        states pooling, normalization and maximum length, and sentence-transformers opens it.
 
         Args:
             path: folder to write.

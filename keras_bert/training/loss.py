@@ -60,3 +60,49 @@ def sum_over_replicas(value: Any) -> Any:
     if context is None or context.num_replicas_in_sync == 1:
         return value
     return context.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
+def gather_over_replicas(rows: Tensor) -> tuple[Tensor, int]:
+    """Joins the rows of a float tensor [rows, size] of all replicas, in their order; returns them and the number of
+    replicas.
+
+    The gradient of a row is the sum of those that all replicas have for it. With several workers the number of rows
+    must be static: TensorFlow's collective operations must have the same shape in every step of a loop.
+    """
+    context = None
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        from keras_bert.training.strategy import get_num_workers
+
+        context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return rows, 1
+    number, replica, own = context.num_replicas_in_sync, context.replica_id_in_sync_group, rows.shape[0]
+    if own is not None:
+        # A sum, whose gradient TensorFlow computes correctly, and not `all_gather`.
+        return sum_over_replicas(tf.pad(rows, [[replica * own, (number - 1 - replica) * own], [0, 0]])), number
+    if get_num_workers(context.strategy) > 1:
+        raise ValueError(
+            "with several workers, the texts of a batch can be compared with those of all replicas only if all batches "
+            "have the same shape: set static_shapes=True"
+        )
+
+    @tf.custom_gradient
+    def join(rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def concatenate(strategy: tf.distribute.Strategy, rows: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            parts = strategy.experimental_local_results(rows)
+            return tf.concat(parts, axis=0), tf.stack([tf.shape(part)[0] for part in parts])
+
+        def add(strategy: tf.distribute.Strategy, gradients: Any) -> tf.Tensor:
+            return tf.add_n(strategy.experimental_local_results(gradients))
+
+        joined, counts = context.merge_call(concatenate, args=(rows,))
+        start = tf.reduce_sum(counts[:replica])
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return context.merge_call(add, args=(upstream,))[start : start + tf.shape(rows)[0]]
+
+        return joined, gradient
+
+    return join(rows), number

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -18,6 +19,14 @@ class ReplicaGradients:
     Each loss term is a sum that is divided by a number known beforehand, so gradients and losses of micro-batches and
     replicas simply add up. Dropout is a function of (seed, step, micro-batch, replica, layer). The built model has a
     method `loss_terms(labels, outputs, sample_weight)`.
+
+    A model with `loss_spans_batch` has a loss that compares the examples of a batch, and does not add up. Its
+    micro-batches are then computed twice: first their outputs, from which the loss of the whole batch has its gradient,
+    then the gradients of the weights from those of the outputs (GradCache, arXiv 2101.06983). The result is that of the
+    whole batch, except for dropout.
+
+    Raises:
+        ValueError: if such a model is to be compiled by XLA: it has outputs of several lengths.
     """
 
     def __init__(
@@ -25,6 +34,12 @@ class ReplicaGradients:
     ):
         self._model = model
         self._accumulation_steps = gradient_accumulation_steps
+        self._loss_spans_batch = getattr(model, "loss_spans_batch", False)
+        if jit_compile and self._loss_spans_batch:
+            raise ValueError(
+                f"XLA cannot compile the training of a {type(model).__name__}, which computes the texts of an example "
+                "at lengths of their own; leave jit_compile out"
+            )
         self._dropout_seeds = DropoutSeeds(model, seed)
         # Seeds are drawn outside of the compiled function: XLA would draw others.
         self._micro_batch_gradients = (
@@ -43,20 +58,35 @@ class ReplicaGradients:
 
         The batch is this replica's; `divisors` are what the sums of the loss terms are divided by, and `step` and
         `replica` are integer scalars. A variable that the loss does not depend on has the gradient None. With several
-        micro-batches, the outputs are None.
+        micro-batches, the outputs are None, unless the model has `loss_spans_batch`.
         """
         key = self._dropout_seeds.key(step, replica)
         if self._accumulation_steps == 1:
             return self._micro_batch_gradients(batch, divisors, self._dropout_seeds.values(key, 0), loss_scale)
         refuse_windows(batch, "micro-batches")
+        if self._loss_spans_batch:
+            return self._cached_gradients(batch, divisors, key, loss_scale)
+
+        def part(number: tf.Tensor) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+            micro_batch = slice_batch(batch, number, self._accumulation_steps)
+            seeds = self._dropout_seeds.values(key, number)
+            gradients, sums, _ = self._micro_batch_gradients(micro_batch, divisors, seeds, loss_scale)
+            return gradients, sums
+
+        return *self._add_micro_batches(part, divisors), None
+
+    def _add_micro_batches(
+        self,
+        part: Callable[[tf.Tensor], tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]],
+        names: Iterable[str] = (),
+    ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+        """Adds up the gradients, and the sums of these names, that a function returns for each micro-batch."""
         unused: set[int] = set()  # variables that the loss does not depend on: the optimizer must leave them alone
 
-        def add_micro_batch(
+        def add(
             number: tf.Tensor, gradients: list[tf.Tensor], sums: dict[str, tf.Tensor]
         ) -> tuple[tf.Tensor, list[tf.Tensor], dict[str, tf.Tensor]]:
-            part = slice_batch(batch, number, self._accumulation_steps)
-            seeds = self._dropout_seeds.values(key, number)
-            new_gradients, new_sums, _ = self._micro_batch_gradients(part, divisors, seeds, loss_scale)
+            new_gradients, new_sums = part(number)
             unused.update(index for index, new in enumerate(new_gradients) if new is None)
             gradients = [
                 total if new is None else total + new for total, new in zip(gradients, new_gradients, strict=True)
@@ -64,11 +94,56 @@ class ReplicaGradients:
             return number + 1, gradients, {name: sums[name] + new_sums[name] for name in sums}
 
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self._model.trainable_variables]
-        sums = {name: tf.zeros_like(divisor) for name, divisor in divisors.items()}
+        sums = {name: tf.zeros([]) for name in names}
         _, gradients, sums = tf.while_loop(
-            lambda number, *_: number < self._accumulation_steps, add_micro_batch, (tf.constant(0), gradients, sums)
+            lambda number, *_: number < self._accumulation_steps, add, (tf.constant(0), gradients, sums)
         )
-        return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums, None
+        return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
+
+    def _cached_gradients(
+        self, batch: tuple[Any, ...], divisors: dict[str, tf.Tensor], key: tf.Tensor, loss_scale: tf.Tensor
+    ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor], Any]:
+        """Computes the gradients of a loss that spans the micro-batches."""
+        inputs, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        steps = self._accumulation_steps
+        shape: Any = None  # of the outputs, without the rows, which a TensorArray does not keep
+
+        def outputs_of(number: tf.Tensor) -> tf.Tensor:
+            nonlocal shape
+            # Dropout is the same both times.
+            with self._dropout_seeds.scope(self._dropout_seeds.values(key, number)):
+                outputs = self._model(slice_batch(inputs, number, steps), training=True)
+            shape = outputs.shape[1:]
+            return outputs
+
+        _, parts = tf.while_loop(
+            lambda number, _: number < steps,
+            lambda number, parts: (number + 1, parts.write(number, outputs_of(number))),
+            (tf.constant(0), tf.TensorArray(tf.float32, steps, infer_shape=False)),
+        )
+        with tf.GradientTape() as tape:
+            outputs = tf.ensure_shape(parts.concat(), [None, *shape])
+            tape.watch(outputs)
+            sums, loss = self._weighted_loss(labels, outputs, sample_weight, divisors, loss_scale)
+        output_gradients = tape.gradient(loss, outputs)
+
+        def part(number: tf.Tensor) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+            with tf.GradientTape() as tape:
+                outputs = outputs_of(number)
+            upstream = slice_batch(output_gradients, number, steps)
+            return _dense(tape.gradient(outputs, self._model.trainable_variables, upstream)), {}
+
+        gradients, _ = self._add_micro_batches(part)
+        return gradients, sums, outputs
+
+    def _weighted_loss(
+        self, labels: Any, outputs: Any, sample_weight: Any, divisors: dict[str, tf.Tensor], loss_scale: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns the sums of the loss terms, and the loss to differentiate."""
+        terms = self._model.loss_terms(labels, outputs, sample_weight)
+        sums = {name: loss_sum for name, (loss_sum, _) in terms.items()}
+        parts = [tf.math.divide_no_nan(loss_sum, divisors[name]) for name, loss_sum in sums.items()]
+        return sums, loss_scale * tf.add_n(parts)
 
     def _gradients(
         self,
@@ -81,15 +156,14 @@ class ReplicaGradients:
         with self._dropout_seeds.scope(dropout_seeds):
             with tf.GradientTape() as tape:
                 outputs = self._model(inputs, training=True)
-                terms = self._model.loss_terms(labels, outputs, sample_weight)
-                sums = {name: loss_sum for name, (loss_sum, _) in terms.items()}
-                loss = loss_scale * tf.add_n(
-                    [tf.math.divide_no_nan(loss_sum, divisors[name]) for name, loss_sum in sums.items()]
-                )
+                sums, loss = self._weighted_loss(labels, outputs, sample_weight, divisors, loss_scale)
             gradients = tape.gradient(loss, self._model.trainable_variables)
-        # Dense, so that the rows of repeated tokens are summed, which Keras' own optimizers omit.
-        gradients = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
-        return gradients, sums, outputs if self._accumulation_steps == 1 else None
+        return _dense(gradients), sums, outputs if self._accumulation_steps == 1 else None
+
+
+def _dense(gradients: list[Any]) -> list[tf.Tensor | None]:
+    """Returns dense gradients, in which the rows of repeated tokens are summed; Keras' own optimizers omit that."""
+    return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
 def refuse_windows(batch: tuple[Any, ...], split_by: str) -> None:

@@ -264,7 +264,8 @@ def _counts(inputs: Any, labels: Any) -> tf.Tensor:
     tokens, padded_tokens, padding_rows = 0, 0, 0
     if padding_mask is not None:
         tokens, padded_tokens = tf.math.count_nonzero(padding_mask, dtype=tf.int32), tf.size(padding_mask)
-        padding_rows = tf.reduce_sum(tf.cast(~tf.reduce_any(padding_mask != 0, axis=-1), tf.int32))
+        axes = list(range(1, len(padding_mask.shape)))  # a row may have several choices or texts
+        padding_rows = tf.reduce_sum(tf.cast(~tf.reduce_any(padding_mask != 0, axis=axes), tf.int32))
     rows = tf.shape(tf.nest.flatten(labels)[0])[0]
     return tf.cast(tf.stack([rows - padding_rows, tokens, padded_tokens]), tf.float32)
 

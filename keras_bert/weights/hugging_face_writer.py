@@ -37,13 +37,14 @@ from keras_bert.weights.hugging_face import (
 from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings, to_json, tokenizer_files
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
+    PROJECTION,
     SPAN_HEAD,
     Shapes,
     expected_classifier_shapes,
     expected_pretraining_shapes,
     is_pooler,
 )
-from keras_bert.weights.sentence_transformers import EmbeddingSettings, embedding_files
+from keras_bert.weights.sentence_transformers import EmbeddingSettings, embedding_files, projection_tensors
 
 STORED_TYPES = ("float32", "bfloat16")
 _ENCODER_ARCHITECTURE = "BertModel"
@@ -87,6 +88,9 @@ def write_hugging_face(
     arguments = parse_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     if encoder_kind.family != TWO_DIRECTIONS:
         arguments |= read_direction(encoder_arguments, path / CONFIG_NAME)
+    files: dict[str, str] = {}
+    projection = {} if embedding is None else projection_tensors(arrays)
+    arrays = {name: array for name, array in arrays.items() if not (projection and name.startswith(f"{PROJECTION}/"))}
     architecture = _architecture(arrays, classifier_arguments)
     tensors = _convert_to_tensors(path, encoder_kind, arguments, arrays, architecture, classifier_arguments)
     configuration = {
@@ -98,7 +102,6 @@ def write_hugging_face(
         **write_encoder_kind(encoder_kind),
         **_classifier_configuration(classifier_arguments),
     }
-    files: dict[str, str] = {}
     if tokenizer is not None:
         check_vocabulary(path, tokenizer.vocabulary, arguments["vocab_size"])
         if PADDING_TOKEN in tokenizer.vocabulary:
@@ -112,10 +115,11 @@ def write_hugging_face(
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(text.encode("utf-8"))  # text mode could change line ends
-        stored = {name: np.asarray(tensor, np.dtype(dtype), order="C") for name, tensor in tensors.items()}
-        save_file(stored, folder / WEIGHTS_NAME, metadata={"format": "pt"})  # their library requires a format
-        # safetensors creates a file that only its owner can read; a server often runs as another user.
-        shutil.copymode(folder / CONFIG_NAME, folder / WEIGHTS_NAME)
+        for name, contents in {WEIGHTS_NAME: tensors, **projection}.items():
+            stored = {tensor: np.asarray(array, np.dtype(dtype), order="C") for tensor, array in contents.items()}
+            save_file(stored, folder / name, metadata={"format": "pt"})  # their library requires a format
+            # safetensors creates a file that only its owner can read; a server often runs as another user.
+            shutil.copymode(folder / CONFIG_NAME, folder / name)
     logging.info("wrote %d tensors and %s to %s", len(tensors), sorted(files), path)
     return path
 

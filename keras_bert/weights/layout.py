@@ -11,6 +11,7 @@ import numpy as np
 # Heads with logits for labels: of a text, of each of its tokens, and of a choice; and for a span's start and end.
 CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD, SPAN_HEAD = "logits", "token_logits", "choice_logits", "spans"
 # Values of the encoder's argument `attention_direction`.
+PROJECTION = "projection"  # the dense layer of a model of embeddings
 BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", "right_to_left"
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
 

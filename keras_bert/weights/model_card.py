@@ -54,10 +54,15 @@ _USES = {
         "pre-training heads",
         'print(model.fill_masks(["It was a [MASK] night."]))',
     ),
+    "BertTextEmbedder": (
+        "sentence-similarity",
+        "a vector per text",
+        'print(model.encode(["a first text", "a second text"]).shape)',
+    ),
     "BertFeatureExtractor": (
         "feature-extraction",
         "no head",
-        'print(model.embed(["a first text", "a second text"]).shape)',
+        'print(model.extract(["a first text", "a second text"])[0].vectors.shape)',
     ),
     "BertEncoder": ("feature-extraction", "no head", "print(model.count_params())"),
 }
@@ -259,7 +264,7 @@ def _read_folder(folder: Path, model_class: str | None) -> dict[str, Any]:
     architecture = next(iter(config.get("architectures") or []), None)
     is_sentence_encoder = (folder / _MODULES_NAME).is_file()
     if model_class not in _USES:  # a subclass of the user's is loaded by the class that it extends
-        model_class = "BertFeatureExtractor" if is_sentence_encoder else _CLASSES.get(str(architecture), "BertEncoder")
+        model_class = "BertTextEmbedder" if is_sentence_encoder else _CLASSES.get(str(architecture), "BertEncoder")
     fields: dict[str, Any] = {"model_class": model_class, "limits": [_BIAS]}
     if is_sentence_encoder:
         fields |= {"pipeline_tag": "sentence-similarity", "tags": ["sentence-transformers", "feature-extraction"]}

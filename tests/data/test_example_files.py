@@ -148,7 +148,7 @@ FORMATS = r"\('tsv', 'csv', 'jsonl'\)"
         ("a.tsv", "text\nb\n", {"problem_type": "x"}, "unknown problem_type 'x'; allowed are"),
         ("a.tsv", "text\nb\n", {"text_columns": "ab", "label_column": "ab"}, "must be in different columns"),
         ("a.tsv", "text\nb\n", {"text_columns": ("a", "a")}, "must be in different columns"),
-        ("a.tsv", "text\nb\n", {"text_columns": ()}, "must be the name of a column, or two names"),
+        ("a.tsv", "text\nb\n", {"text_columns": ()}, "must be the name of a column, or two or three names"),
         ("a.tsv", "text\nb\n", {"label_separator": ""}, "label_separator must be at least one character"),
     ],
 )

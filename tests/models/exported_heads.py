@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.models.feature_extractor import BertFeatureExtractor
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION
 from keras_bert.models.multiple_choice import BertMultipleChoice, choice_ids
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.span_labeler import BertSpanLabeler
+from keras_bert.models.text_embedder import BertTextEmbedder
 from keras_bert.models.token_classifier import BertTokenClassifier
 from keras_bert.text.preprocessor import BertPreprocessor
 from keras_bert.text.question_preprocessor import BertQuestionPreprocessor
@@ -114,11 +114,11 @@ def heads():
             joined=8,
         ),
         "token_classifier": Head(lambda: token_classifier(["O", "B-good", "I-good", "B-bad", "I-bad"]), **text, **tags),
-        "features": Head(
-            lambda: BertFeatureExtractor(toy_encoder(**SIZE), toy_preprocessor(), layers=(-1, 0)),
+        "embedder": Head(
+            lambda: BertTextEmbedder(toy_encoder(with_pooler=False, **SIZE), toy_preprocessor(), projection=32, seed=1),
             **text,
             ids=preprocessed,
-            answers=lambda model, columns: {"embedding": model.embed(columns["text"])},
+            answers=lambda model, columns: {"embedding": model.encode(columns["text"])},
         ),
         "parts_of_speech": Head(lambda: token_classifier(["NOUN", "VERB"]), **text, **tags, in_session=False),
     }

@@ -32,16 +32,15 @@ def main(golden, weights_file):
     ids, expected = read_ids(Path(golden)), np.load(folder / "outputs.npz")
     encoder = keras_bert.BertEncoder.from_checkpoint(folder)
     outputs = encoder(ids, return_hidden_states=True, return_attention_scores=True)
-    extractor = keras_bert.BertFeatureExtractor(
-        encoder, layers=[0, 1, 2], combine="stack", pooling="cls", normalize=False
-    )
-    vectors = np.array(extractor(ids))
+    vectors = np.array(keras_bert.BertFeatureExtractor(encoder, layers=[0, 1, 2], combine="stack")(ids))
+    embedder = keras_bert.BertTextEmbedder(encoder, pooling="cls", normalize=False)
     states = [expected[f"hidden_state_{i}"] for i in range(3)]
     pairs = [*zip(outputs["hidden_states"], states, strict=True), (outputs["pooled_output"], expected["pooled"])]
     pairs += [(outputs["attention_scores"][i], expected[f"attention_{i}"]) for i in range(2)]
-    pairs += [(vectors[:, i], states[i][:, 0]) for i in range(3)]
+    pairs += [(vectors[:, :, i], states[i]) for i in range(3)]
     largest = max(float(np.abs(np.array(ours) - theirs).max()) for ours, theirs in pairs)
-    assert_close(extractor.embed(ids)[:, 0], states[0][:, 0], limit=GOLDEN_LIMIT)
+    assert_close(embedder.encode(ids), states[2][:, 0], limit=GOLDEN_LIMIT)
+    _train_embedder(ids)
     encoder(ids, training=True)  # dropout
     encoder.save(weights_file)
     loaded = keras.models.load_model(weights_file)
@@ -76,6 +75,18 @@ def _train_on_ids(encoder, ids):
             assert "texts are tokenized by TensorFlow" in str(error)
         else:
             raise AssertionError("texts were accepted")
+
+
+def _train_embedder(ids):
+    import keras
+
+    import keras_bert
+
+    encoder = keras_bert.BertEncoder(int(ids["token_ids"].max()) + 1, 8, num_hidden_layers=1, num_attention_heads=2)
+    embedder = keras_bert.BertTextEmbedder(encoder, seed=1)
+    embedder.compile(keras.optimizers.Adam(1e-3))
+    pairs = {name: np.stack([values, values[::-1]], axis=1) for name, values in ids.items()}
+    assert np.isfinite(embedder.fit(pairs, verbose=0).history["loss"]).all()
 
 
 def _train_adapters(folder, ids, weights_file):

@@ -14,7 +14,7 @@ import keras_bert
 from keras_bert.layers.dropout import Dropout
 from keras_bert.models.inference import Predictor
 from tests.models.small_heads import make_data, make_head, train_by_trainer, trained_weights
-from tests.toys import toy_classifier, toy_preprocessor, toy_reviews
+from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
 
 BATCH_SIZE, STEPS = 16, 8
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -33,6 +33,18 @@ def train_classifier(strategy, class_weights):
     # 33 rows in batches of 16: the last batch leaves one of the replicas without a row.
     evaluation += classifier.evaluate(texts[:33], labels[:33], batch_size=16, verbose=0)
     return trained_weights(classifier), np.array(evaluation), classifier.predict(texts, verbose=0)
+
+
+def train_embedder(strategy):
+    """Returns weights and loss after two epochs; the texts of both replicas are the candidates of each."""
+    with strategy.scope():
+        encoder = toy_encoder(num_hidden_layers=1, **NO_DROPOUT)
+        embedder = keras_bert.BertTextEmbedder(encoder, toy_preprocessor(), seed=1)
+        embedder.compile(keras_bert.BertAdamW(1e-3))
+    texts, _ = toy_reviews(2 * 23)
+    pairs = (texts[:23], texts[23:])
+    embedder.fit(pairs, batch_size=7, epochs=2, verbose=0)  # which two replicas cannot split evenly
+    return trained_weights(embedder), np.array(embedder.evaluate(pairs, batch_size=7, verbose=0))
 
 
 def fit_difference(kind, strategy):
@@ -93,6 +105,8 @@ def compare_devices(mirrored):
     for name, class_weights in (("plain", None), ("class weights", [1.0, 5.0])):
         one, two = (train_classifier(strategy, class_weights) for strategy in (tf.distribute.get_strategy(), mirrored))
         found[name] = list(map(difference, one, two))
+    devices = (tf.distribute.get_strategy(), mirrored)
+    found["embedder"] = list(map(difference, *(train_embedder(strategy) for strategy in devices)))
     found["moved"] = difference(trained_weights(toy_classifier(encoder_arguments=NO_DROPOUT)), one[0])
     with mirrored.scope():
         windowed = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows"))

@@ -17,7 +17,7 @@ CLASSIFIERS = {
     "windows": {},
     "lora": {"lora_rank": 2, "lora_alpha": 4, "lora_dropout": 0.1},
 }
-HEADS = (*CLASSIFIERS, "multiple_choice", "span_labeler", "token_classifier", "pretrainer")
+HEADS = (*CLASSIFIERS, "multiple_choice", "span_labeler", "token_classifier", "embedder", "pretrainer")
 
 
 def make_head(kind):
@@ -29,6 +29,8 @@ def make_head(kind):
     encoder = toy_encoder(num_hidden_layers=1)
     if kind == "multiple_choice":
         return keras_bert.BertMultipleChoice(encoder, toy_preprocessor(), seed=1)
+    if kind == "embedder":
+        return keras_bert.BertTextEmbedder(encoder, toy_preprocessor(), seed=1)
     tokenizer = keras_bert.BertTokenizer(VOCABULARY, lower_case=True, special_tokens_in_text=kind == "pretrainer")
     if kind == "span_labeler":
         return keras_bert.BertSpanLabeler(encoder, keras_bert.BertQuestionPreprocessor(tokenizer, 16, 4, 4), seed=1)
@@ -55,6 +57,8 @@ def make_data(kind, number=30):
     alternating = [number % 2 for number in range(number)]
     if kind == "multiple_choice":
         return {"prompt": texts, "choices": [[text, "good film"] for text in texts[::-1]]}, alternating
+    if kind == "embedder":
+        return (texts, texts[::-1]), None
     if kind == "span_labeler":
         spans = [(0, len(text.split()[0])) for text in texts]
         return {"question": ["the film"] * number, "context": texts}, spans

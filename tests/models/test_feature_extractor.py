@@ -3,10 +3,8 @@ import json
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from absl import logging
 
-import keras_bert
 from keras_bert.models.feature_extractor import BertFeatureExtractor
 from tests.models.golden import read_ids
 from tests.tolerances import GOLDEN_LIMIT, assert_close
@@ -46,24 +44,13 @@ def test_every_layer_equals_hugging_face(shared, golden, folder):
     def features(*arguments):
         extractor = BertFeatureExtractor.from_checkpoint(folder, *arguments, sequence_length=24)
         assert not extractor.checkpoint_report.random
-        return extractor.features(ids)
+        return extractor(ids)
 
     for layer in range(3):
         for number in (layer, layer - 3):
             assert_close(features([number]), expected[f"hidden_state_{layer}"], limit=GOLDEN_LIMIT)
     stacked = features([-1, 0], "stack")
     assert_close(stacked, np.stack([expected["hidden_state_2"], expected["hidden_state_0"]], 2), limit=GOLDEN_LIMIT)
-
-
-def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
-    golden = shared / "golden" / "minilm"
-    expected = np.load(golden / "sentence_embeddings.npz")
-    sentences = json.loads((golden / "texts.json").read_text())["sentences"]
-    extractor = BertFeatureExtractor.from_preset("all_minilm_l6_v2", sequence_length=48)
-    assert_close(extractor.embed(sentences), expected["embeddings"], limit=GOLDEN_LIMIT)
-    ids = {"token_ids": expected["input_ids"], "padding_mask": expected["attention_mask"]}
-    assert_close(extractor.embed(ids), expected["embeddings"], limit=GOLDEN_LIMIT)
-    assert_close(extractor.similarity(sentences, sentences), expected["cosine"], limit=GOLDEN_LIMIT)
 
 
 def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
@@ -81,48 +68,10 @@ def test_wordpieces_equal_hugging_face_on_minilm(shared, minilm):
         assert_close(features.vectors, states, limit=10 * GOLDEN_LIMIT)  # of values up to 10
 
 
-@pytest.mark.parametrize(
-    ("combine", "pooling"), [*((combine, "mean") for combine in COMBINATIONS), ("concat", "cls"), ("stack", "max")]
-)
-def test_batches_equal_single_texts(states, combine, pooling):
-    layers = [-1, 0, 1]
-    extractor = toy_extractor(layers=layers, combine=combine, pooling=pooling, normalize=False)
-    pool = {"mean": lambda x: x.mean(axis=0), "cls": lambda x: x[0], "max": lambda x: x.max(axis=0)}[pooling]
-    expected = np.array([pool(combined(text_states, layers, combine)) for text_states in states])
-    found = extractor.embed(TEXTS, batch_size=16)
-    assert found.dtype == np.float32
-    assert_close(found, expected, num_terms=64)
-    extractor.normalize = True
-    lengths = np.linalg.norm(expected, axis=-1, keepdims=True)
-    assert_close(extractor(extractor.preprocessor(TEXTS)), expected / lengths, num_terms=64)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_padding_has_no_influence(pooling):
-    extractor = toy_extractor(pooling=pooling)
-    ids = {name: np.array(values) for name, values in extractor.preprocessor(TEXTS[:5]).items()}
-    longer = {name: np.pad(values, [(0, 1), (0, 3)]) for name, values in ids.items()}
-    found = np.array(extractor(longer))
-    assert_close(found[:5], extractor(ids), num_terms=64)
-    np.testing.assert_array_equal(found[5], 0)  # a row that is all padding
-    whole = {"token_ids": ids["token_ids"][:1, : ids["padding_mask"][0].sum()]}
-    assert_close(extractor(whole), np.array(extractor(ids))[:1], num_terms=64)
-
-
 def test_training_has_no_effect():
     extractor = toy_extractor({"hidden_dropout_prob": 0.5})
     ids = extractor.preprocessor(TEXTS[:5])
     np.testing.assert_array_equal(extractor(ids, training=True), extractor(ids))
-
-
-def test_similarity_is_the_cosine_of_embeddings():
-    extractor = toy_extractor(normalize=False, combine="stack", layers=[-1, -2])
-    pairs, texts = (["good", "the film was dull"], ["", "plot"]), TEXTS[:3]
-    left, right = extractor.embed(pairs).reshape([2, -1]), extractor.embed(texts).reshape([3, -1])
-    expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in right] for x in left]
-    assert_close(extractor.similarity(pairs, texts), np.array(expected), num_terms=64)
-    assert_close(np.diag(extractor.similarity(texts, texts)), 1, num_terms=64)
-    assert extractor.similarity([], texts).shape == (0, len(texts))
 
 
 @pytest.mark.parametrize("combine", COMBINATIONS)
@@ -152,7 +101,7 @@ def test_words_of_pairs_have_the_vectors_of_their_tokens():
     found = extractor.extract(pairs, "words")
     assert [features.names for features in found] == [["goodly", "film", "the", "plot"], ["was", "bad"], ["plot"]]
     for features, a, b, positions in zip(found, *pairs, ([1, 3, 5, 6], [2, 3], [1]), strict=True):
-        states = np.array(extractor.features(extractor.preprocessor(([a], [b]))))[0]
+        states = np.array(extractor(extractor.preprocessor(([a], [b]))))[0]
         assert_close(features.vectors, states[positions], num_terms=64)
 
 
@@ -173,49 +122,43 @@ def test_accepts_tokenized_texts():
     for before, features in zip(extractor.extract(TEXTS, "words"), extractor.extract(units), strict=True):
         assert before.names == features.names
         np.testing.assert_array_equal(before.vectors, features.vectors)
-    np.testing.assert_array_equal(extractor.embed(units.examples), extractor.embed(TEXTS))
 
 
 def test_bfloat16_is_close_to_float32():
-    extractor = toy_extractor(layers=[0, 1, 2], normalize=False)
-    low = toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2], normalize=False)
-    found = low.embed(TEXTS)
+    extractor, low = toy_extractor(layers=[0, 1, 2]), toy_extractor({"dtype": "bfloat16"}, layers=[0, 1, 2])
+    ids = extractor.preprocessor(TEXTS)
+    is_token = np.array(ids["padding_mask"])[:, :, None]
+    found = np.array(low(ids))
     assert found.dtype == np.float32
-    assert_close(found, extractor.embed(TEXTS), dtype="bfloat16")
-
-
-def test_bfloat16_export_of_pairs_is_close_to_embed(tmp_path):
-    extractor = toy_extractor(combine="stack", layers=[1, 2])
-    served = tf.saved_model.load(extractor.export(tmp_path / "1", dtype="bfloat16", pairs=True))
-    pairs = (TEXTS[:3], TEXTS[3:6])
-    answer = served.signatures["serving_default"](text_a=tf.constant(pairs[0]), text_b=tf.constant(pairs[1]))
-    assert answer["embedding"].shape == (3, 2, 16)
-    assert_close(answer["embedding"], extractor.embed(pairs), dtype="bfloat16")
+    assert_close(found * is_token, extractor(ids) * is_token, dtype="bfloat16")
 
 
 def test_saves_and_loads_as_keras_file(tmp_path):
-    extractor = toy_extractor(layers=[-1, 0], combine="mean", pooling="max", normalize=False, trainable=False)
+    extractor = toy_extractor(layers=[-1, 0], combine="mean", trainable=False)
     extractor.save(tmp_path / "extractor.keras")
     again = keras.saving.load_model(tmp_path / "extractor.keras")
     assert again.get_config() == extractor.get_config()
     assert not again.trainable
-    np.testing.assert_array_equal(again.embed(TEXTS), extractor.embed(TEXTS))
+    np.testing.assert_array_equal(again.predict(TEXTS, verbose=0), extractor.predict(TEXTS, verbose=0))
 
 
 def test_saves_and_loads_checkpoints(tmp_path):
     extractor = toy_extractor()
     folder = extractor.save_checkpoint(tmp_path / "model")
-    again = keras_bert.BertFeatureExtractor.from_checkpoint(folder, sequence_length=16)
+    again = BertFeatureExtractor.from_checkpoint(folder)
     assert not again.encoder.with_pooler
     assert not again.checkpoint_report.random
-    assert_close(again.embed(TEXTS), extractor.embed(TEXTS), num_terms=64)
+    assert again.preprocessor.sequence_length == 32  # the encoder's positions
+    for found, expected in zip(again.extract(TEXTS), extractor.extract(TEXTS), strict=True):
+        assert_close(found.vectors, expected.vectors, num_terms=64)
 
 
 def test_has_only_the_encoders_weights():
     extractor = toy_extractor()
     assert len(extractor.weights) == len(extractor.encoder.weights) > 0
     model = keras.Sequential([extractor, keras.layers.Dense(1)])
-    assert model(extractor.preprocessor(TEXTS[:2])).shape == (2, 1)
+    ids = extractor.preprocessor(TEXTS[:2])
+    assert model(ids).shape == (*ids["token_ids"].shape, 1)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +173,6 @@ def test_has_only_the_encoders_weights():
         ({"layers": [1.0]}, "got 1.0"),
         ({"layers": [-1, 2]}, r"given twice: \[-1, 2\], of 2 blocks"),
         ({"combine": "add"}, r"unknown combine 'add'; allowed are \('stack', 'concat', 'sum', 'mean'\)"),
-        ({"pooling": "first"}, r"unknown pooling 'first'; allowed are \('mean', 'cls', 'max'\)"),
         ({"preprocessor": toy_preprocessor(long_texts="windows")}, "has long_texts='windows'"),
     ],
 )
@@ -249,9 +191,6 @@ def test_rejects_invalid_inputs():
     ):
         with pytest.raises(ValueError, match=message):
             extractor.extract(*arguments)
-    with pytest.raises(ValueError, match="must be a list of texts, got a single one"):
-        extractor.embed("a text")
     without = BertFeatureExtractor(toy_encoder())
     with pytest.raises(ValueError, match="this BertFeatureExtractor has no preprocessor"):
         without.extract(["a"])
-    assert without.embed({"token_ids": np.array([[2, 5, 3]]), "padding_mask": np.ones([1, 3], int)}).shape == (1, 16)

@@ -20,6 +20,7 @@ CLASSES = {
     "BertSpanLabeler": {"sequence_length": 16, "max_query_length": 4, "stride": 4},
     "BertPretrainer": {},
     "BertFeatureExtractor": {"sequence_length": 16},
+    "BertTextEmbedder": {"sequence_length": 16},
     "BertEncoder": {},
 }
 

@@ -34,6 +34,12 @@ def test_two_replicas_train_and_evaluate_as_one_device(found, name):
     assert prediction < 1e-5
 
 
+def test_texts_are_compared_with_those_of_all_replicas(found):
+    weights, loss = found["embedder"]
+    assert weights < 1e-5
+    assert loss < 1e-5
+
+
 def test_two_replicas_predict_each_row_of_a_batch_once(found):
     assert found["single batch"] < 1e-5
 

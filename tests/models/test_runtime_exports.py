@@ -26,7 +26,7 @@ OUTPUTS = {
     "span_labeler": {"start_logits", "end_logits"},
     "multiple_choice": {"probabilities"},
     "token_classifier": {"probabilities"},
-    "features": {"embedding"},
+    "embedder": {"embedding"},
 }
 
 
@@ -135,8 +135,8 @@ def test_calibration_takes_the_texts_of_every_head(name):
     for example in ids:
         assert example.keys() == set(IDS)
         assert {values.shape for values in example.values()} == {example["token_ids"].shape}
-        assert example["token_ids"].ndim == model.ids_rank
-        if model.ids_rank == 2:  # one at a time, so without padding
+        assert example["token_ids"].ndim == model.ids_ranks[0]
+        if model.ids_ranks[0] == 2:  # one at a time, so without padding
             assert example["padding_mask"].all()
 
 

@@ -60,8 +60,8 @@ def test_writes_json_lines_of_units(tmp_path):
 
 def test_writes_json_lines_of_texts(tmp_path):
     with open_json_lines(tmp_path / "out.jsonl", "text", [3]) as write:
-        write([5], VECTORS[:1, :1])
-    row = {"linex_index": 4, "layers": [{"index": 3, "values": [0.0, 0.142857, 0.285714, 0.428571]}]}
+        write([5], VECTORS[:1, 0])
+    row = {"linex_index": 4, "vector": [0.0, 0.142857, 0.285714, 0.428571]}
     assert (tmp_path / "out.jsonl").read_text() == json.dumps(row) + "\n"
 
 
@@ -98,8 +98,8 @@ def test_rejects_features_that_are_not_finite(tmp_path):
     not_a_number, too_large = VECTORS.copy(), VECTORS.copy()
     not_a_number[1, 0, 2], too_large[1, 0, 2] = np.nan, 1e5
     message = "line 8: its features are not finite in "
-    with pytest.raises(ValueError, match=f"{message}float32"), open_json_lines(path, "text", [-1, 0]) as write:
-        write([7, 8, 9], not_a_number)
+    with pytest.raises(ValueError, match=f"{message}float32"), open_json_lines(path, "text", [-1]) as write:
+        write([7, 8, 9], not_a_number[:, 0])
     with (
         pytest.raises(ValueError, match=f"{message}float16"),
         open_parquet(path, "text", columns, "float16", {}) as write,

@@ -90,7 +90,7 @@ def test_sentence_encoder(folder):
     (path / "modules.json").write_text("[]")
     header, body = read_card(write_model_card(path))
     assert header["pipeline_tag"] == "sentence-similarity" and "sentence-transformers" in header["tags"]
-    assert "keras_bert.BertFeatureExtractor" in body
+    assert "keras_bert.BertTextEmbedder" in body
 
 
 def test_regression_and_own_class(folder):

@@ -2,8 +2,9 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from keras_bert.models.feature_extractor import BertFeatureExtractor
+from keras_bert.models.text_embedder import BertTextEmbedder
 from keras_bert.weights.sentence_transformers import EmbeddingSettings, embedding_files, read_embedding_settings
 from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
@@ -21,51 +22,72 @@ def write(folder, settings=SETTINGS, **files):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     for name, value in files.items():
-        (folder / f"{name.replace('__', '/')}.json").write_text(json.dumps(value))
+        path = folder / f"{name.replace('__', '/')}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(value))
     return folder
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted"])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_written_settings_are_read_back(tmp_path, pooling, normalize):
-    settings = EmbeddingSettings(pooling, normalize, 9)
+@pytest.mark.parametrize("projection", [(None, "tanh"), (3, "tanh"), (5, "linear")])
+def test_written_settings_are_read_back(tmp_path, pooling, normalize, projection):
+    settings = EmbeddingSettings(pooling, normalize, 9, *projection)
     assert read_embedding_settings(write(tmp_path, settings), hidden_size=4) == settings
 
 
-def test_extractor_reproduces_reference_embeddings(shared):
+def test_embedder_reproduces_reference_embeddings(shared):
     folder = shared / "golden" / "formats" / "sentence_transformers"
-    expected, extractor = np.load(folder / "expected.npz"), BertFeatureExtractor.from_checkpoint(folder)
-    assert (extractor.pooling, extractor.normalize, extractor.preprocessor.sequence_length) == ("mean", True, 22)
+    expected, embedder = np.load(folder / "expected.npz"), BertTextEmbedder.from_checkpoint(folder)
+    assert (embedder.pooling, embedder.normalize, embedder.preprocessor.sequence_length) == ("mean", True, 22)
     texts = expected["text_a"].tolist()
-    np.testing.assert_array_equal(extractor.preprocessor(texts)["token_ids"], expected["token_ids"])
-    np.testing.assert_allclose(extractor.embed(texts), expected["embeddings"], atol=1e-5)
-    own = BertFeatureExtractor.from_checkpoint(folder / "model.safetensors", pooling="cls", sequence_length=5)
+    np.testing.assert_array_equal(embedder.preprocessor(texts)["token_ids"], expected["token_ids"])
+    np.testing.assert_allclose(embedder.encode(texts), expected["embeddings"], atol=1e-5)
+    own = BertTextEmbedder.from_checkpoint(folder / "model.safetensors", pooling="cls", sequence_length=5)
     assert (own.pooling, own.normalize, own.preprocessor.sequence_length) == ("cls", True, 5)
 
 
-def test_extractor_of_minilm_has_its_length(minilm):
+def test_embedder_of_minilm_has_its_length(minilm):
     assert read_embedding_settings(minilm, 384) == EmbeddingSettings("mean", True, 256)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_extractor_is_read_back(tmp_path, pooling):
-    extractor = BertFeatureExtractor(toy_encoder(), toy_preprocessor(), pooling=pooling, normalize=pooling == "mean")
-    loaded = BertFeatureExtractor.from_checkpoint(extractor.save_checkpoint(tmp_path / "model"))
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "weighted"])
+def test_embedder_is_read_back(tmp_path, pooling):
+    projection = {"max": {"projection": 5}, "cls": {"projection": 24, "projection_activation": "linear"}}
+    arguments = {"pooling": pooling, "normalize": pooling == "mean", **projection.get(pooling, {})}
+    embedder = BertTextEmbedder(toy_encoder(with_pooler=False), toy_preprocessor(), **arguments)
+    loaded = BertTextEmbedder.from_checkpoint(embedder.save_checkpoint(tmp_path / "model"))
     texts, _ = toy_reviews(6)
-    np.testing.assert_array_equal(loaded.embed(texts), extractor.embed(texts))
-    assert loaded.preprocessor.get_config() == extractor.preprocessor.get_config()
+    np.testing.assert_array_equal(loaded.encode(texts), embedder.encode(texts))
+    assert loaded.preprocessor.get_config() == embedder.preprocessor.get_config()
     for file in (tmp_path / "model").rglob("*.json"):
         again = loaded.save_checkpoint(tmp_path / f"again_{file.stem}")
         assert (again / file.relative_to(tmp_path / "model")).read_bytes() == file.read_bytes()
         break
 
 
-def test_extractor_of_other_layers_is_written_without_modules(tmp_path):
-    extractor = BertFeatureExtractor(toy_encoder(), toy_preprocessor(), layers=[-2])
-    folder = extractor.save_checkpoint(tmp_path / "model")
+def test_embedder_with_truncated_vectors_is_written_without_modules(tmp_path):
+    embedder = BertTextEmbedder(toy_encoder(with_pooler=False), toy_preprocessor(), pooling="cls", dimensions=4)
+    folder = embedder.save_checkpoint(tmp_path / "model")
     assert not (folder / "modules.json").exists()
-    loaded = BertFeatureExtractor.from_checkpoint(folder)
+    loaded = BertTextEmbedder.from_checkpoint(folder)
     assert (loaded.pooling, loaded.normalize, loaded.preprocessor.sequence_length) == ("mean", True, 32)
+
+
+def test_dense_layer_without_a_bias(tmp_path):
+    embedder = BertTextEmbedder(toy_encoder(with_pooler=False), toy_preprocessor(), projection=5)
+    weights = embedder.save_checkpoint(tmp_path / "model") / "2_Dense" / "model.safetensors"
+    kernel = load_file(weights)["linear.weight"]
+    save_file({"linear.weight": kernel}, weights)
+    loaded = BertTextEmbedder.from_checkpoint(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.projection.kernel, kernel.T)
+    np.testing.assert_array_equal(loaded.projection.bias, np.zeros(5))
+    weights.unlink()
+    with pytest.raises(FileNotFoundError, match="2_Dense has no file of weights, one of"):
+        BertTextEmbedder.from_checkpoint(tmp_path / "model")
+    save_file({"linear.weight": kernel[:4]}, weights)
+    with pytest.raises(ValueError, match=r"2_Dense/model.safetensors.*linear.weight"):
+        BertTextEmbedder.from_checkpoint(tmp_path / "model")
 
 
 def test_reads_modules_of_newer_versions(tmp_path):
@@ -80,6 +102,7 @@ def test_reads_modules_of_newer_versions(tmp_path):
 
 
 DENSE = {"idx": 2, "name": "2", "path": "2_Dense", "type": f"{OLD}Dense"}
+LAYER = {"in_features": 4, "out_features": 3, "activation_function": "torch.nn.modules.activation.Tanh"}
 MEAN_AND_MAX = {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}
 
 
@@ -88,7 +111,19 @@ MEAN_AND_MAX = {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": Tru
     [
         ({"modules": {}}, "modules.json: expected a list of modules; found {}"),
         ({"modules": [5]}, "modules.json: expected a list of modules"),
-        ({"modules": [*MODULES, DENSE]}, r"modules.json: the modules must be .*\.Dense'\]. Such vectors cannot be"),
+        ({"modules": [*MODULES, DENSE, DENSE]}, r"modules.json: the modules must be .*\.Dense'\]. Such vectors cannot"),
+        (
+            {"modules": [*MODULES, DENSE], "2_Dense__config": {**LAYER, "in_features": 5}},
+            "in_features must be 4; found 5",
+        ),
+        (
+            {"modules": [*MODULES, DENSE], "2_Dense__config": {**LAYER, "out_features": 0}},
+            "out_features must be a posi",
+        ),
+        (
+            {"modules": [*MODULES, DENSE], "2_Dense__config": {**LAYER, "activation_function": "os.system"}},
+            r"activation_function must be .*Tanh.* or .*Identity.*; found 'os.system'",
+        ),
         ({"modules": MODULES[:1]}, "the modules must be Transformer, Pooling and"),
         ({"modules": [{**MODULES[0], "type": "custom_st.Transformer"}, MODULES[1]]}, "found .'custom_st.Transformer'"),
         ({"modules": [{**MODULES[0], "path": "0_Transformer"}, MODULES[1]]}, 'Transformer must be ""; found .0_Tr'),
@@ -121,9 +156,9 @@ def test_refuses_other_modules_and_settings_by_name(tmp_path, files, message):
 
 
 def test_ignores_the_files_if_everything_is_given(tmp_path):
-    folder = BertFeatureExtractor(toy_encoder(), toy_preprocessor()).save_checkpoint(tmp_path / "model")
+    folder = BertTextEmbedder(toy_encoder(), toy_preprocessor()).save_checkpoint(tmp_path / "model")
     (folder / "modules.json").write_text("[]")
     with pytest.raises(ValueError, match="the modules must be"):
-        BertFeatureExtractor.from_checkpoint(folder)
+        BertTextEmbedder.from_checkpoint(folder)
     own = {"pooling": "max", "normalize": False, "sequence_length": 9}
-    assert BertFeatureExtractor.from_checkpoint(folder, **own).pooling == "max"
+    assert BertTextEmbedder.from_checkpoint(folder, **own).pooling == "max"
