@@ -11,7 +11,14 @@ from pathlib import Path
 
 from absl import app, flags
 
-FINE_TUNING_PROGRAMS = ("tasks.classify", "tasks.glue", "tasks.squad", "tasks.swag", "tasks.tagging")
+FINE_TUNING_PROGRAMS = (
+    "tasks.classify",
+    "tasks.embed",
+    "tasks.glue",
+    "tasks.squad",
+    "tasks.swag",
+    "tasks.tagging",
+)
 _NUM_LOG_LINES = 5  # shown in errors
 
 
