@@ -13,6 +13,7 @@ from absl import app, flags
 
 FINE_TUNING_PROGRAMS = (
     "tasks.classify",
+    "tasks.distill",
     "tasks.embed",
     "tasks.glue",
     "tasks.squad",

@@ -39,6 +39,7 @@ _LAZY_NAMES = {
     "BertQuestionPreprocessor": "keras_bert.text.question_preprocessor",
     "BertTokenizer": "keras_bert.text.tokenizer",
     "BertWordPreprocessor": "keras_bert.text.word_preprocessor",
+    "DistillationSettings": "keras_bert.finetuning.distillation",
     "FineTuningRecipe": "keras_bert.finetuning.recipe",
     "FineTuningRuntime": "keras_bert.finetuning.runtime",
     "PretrainingData": "keras_bert.finetuning.pretraining_data",
@@ -48,8 +49,10 @@ _LAZY_NAMES = {
     "TrainerSettings": "keras_bert.training.trainer_settings",
     "WarmupSchedule": "keras_bert.training.schedule",
     "ZeroShotClassifier": "keras_bert.models.zero_shot",
+    "distill": "keras_bert.finetuning.distillation",
     "fine_tune": "keras_bert.finetuning.fine_tuner",
     "list_presets": "keras_bert.weights.preset_table",
+    "make_student": "keras_bert.models.student",
     "pretrain": "keras_bert.finetuning.pretrain",
 }
 

@@ -193,6 +193,7 @@ class _FineTuner:
         first, self._first_model = self._first_model, None
         model = first[1] if first is not None and first[0] == recipe else self.new_model(recipe)
         del first
+        task.prepare_training(model)
         examples = task.training_examples(model)
         plan, schedule = make_plan(examples, recipe)
         with self.strategy.scope():

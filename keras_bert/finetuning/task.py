@@ -161,6 +161,9 @@ class FineTuningTask:
         assert self.data.train is not None
         return self.tokenize_split("train", self.data.train, model)
 
+    def prepare_training(self, model: Any) -> None:
+        """Hook, called before each training; what it adds to the examples is no part of the configuration."""
+
     def tokenize_split(self, split: str, examples: Iterable[Any], model: Any) -> TokenizedExamples:
         """Tokenizes the training examples, or those of an evaluation split."""
         raise NotImplementedError

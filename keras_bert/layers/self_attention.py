@@ -71,8 +71,7 @@ class SelfAttention(BaseLayer):
     ) -> Any:
         """Attends from every position, or for the output from the first one only, to those that the mask allows."""
         batch, length, hidden = ops.shape(hidden_states)
-        projected = self.query_key_value(ops.reshape(hidden_states, (-1, hidden)), training=training)
-        projected = ops.reshape(projected, (batch, length, 3 * hidden))
+        projected = self.project(hidden_states, training)
         backend, has_dropout = keras.backend.backend(), training and self.dropout.rate > 0
         if backend == "tensorflow" and not return_attention_scores:
             context = self._attend_on_tensorflow(projected, attention_mask, training)
@@ -84,6 +83,12 @@ class SelfAttention(BaseLayer):
         output = self.output_projection(context, training=training)
         output = ops.reshape(output, (batch, 1 if first_only else length, hidden))
         return (output, probabilities) if return_attention_scores else output
+
+    def project(self, hidden_states: Tensor, training: bool = False) -> Tensor:
+        """Returns query, key and value side by side, each head by head: [batch, length, 3 * hidden]."""
+        batch, length, hidden = ops.shape(hidden_states)
+        projected = self.query_key_value(ops.reshape(hidden_states, (-1, hidden)), training=training)
+        return ops.reshape(projected, (batch, length, 3 * hidden))
 
     def _attend_on_tensorflow(self, projected: Tensor, attention_mask: Tensor, training: bool) -> Tensor:
         from keras_bert.layers.tensorflow.fast_attention import attend

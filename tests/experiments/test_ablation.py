@@ -74,7 +74,7 @@ FEATURES = ("--table=features", "--init_checkpoint=x")
         (["--table=masking", "--task=a=tasks.glue"], "needs --pretrain"),
         (["--table=features", "--pretrain=--x=1"], "--pretrain has no effect with --table=features"),
         ([*FEATURES, "--task=a=rm -r"], "is not NAME=PROGRAM FLAGS"),
-        ([*FEATURES, "--task=a=tasks.pretrain"], "programs are tasks.classify, tasks.embed"),
+        ([*FEATURES, "--task=a=tasks.pretrain"], "programs are tasks.classify, tasks.distill"),
         ([*FEATURES, "--task=a=tasks.glue", "--task=a=tasks.swag"], "names must differ"),
         ([*FEATURES, "--task=a=tasks.glue --run_dir=x"], "--run_dir is set for each variant"),
         ([*FEATURES, "--task=a=tasks.glue --epochs 3"], "3 is not a flag"),
