@@ -21,8 +21,8 @@ TASKS = ("SICK", "TREC QA", "SQuAD")
 # The training of each task; the metrics in the table are those of its evaluation.
 RECIPES = {
     "SICK": {"epochs": 4.0, "learning_rate": 5e-5},
-    "TREC QA": {"epochs": 4.0, "learning_rate": 2e-5},
-    "SQuAD": {"epochs": 1.0, "learning_rate": 5e-5, "max_seq_length": 256, "batch_size": 64},
+    "TREC QA": {"epochs": 4.0, "learning_rate": 2e-5, "bucket_step": 0},
+    "SQuAD": {"epochs": 1.0, "learning_rate": 5e-5, "bucket_step": 0, "max_seq_length": 256, "batch_size": 64},
 }
 
 

@@ -17,7 +17,8 @@ from absl import app
 from keras_bert.finetuning.embedding_task import EmbeddingTask
 from tasks.flags import fine_tuning_program
 
-define_flags, run, main = fine_tuning_program("tasks.embed", EmbeddingTask)
+# Batches in random order: texts of similar length are other negatives.
+define_flags, run, main = fine_tuning_program("tasks.embed", EmbeddingTask, bucket_step=0)
 
 if __name__ == "__main__":
     define_flags()
