@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from keras_bert.data.formats.text_lines import decode_line, numbered_lines
+from keras_bert.data.formats.text_lines import read_text_lines
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
 from keras_bert.finetuning.fine_tuner import fine_tune
 from keras_bert.finetuning.recipe import FineTuningRecipe
@@ -198,7 +198,10 @@ class StateDistillation(FineTuningTask):
         if "train" not in modes:
             return cls(settings, TaskData())
         bad_rows = BadRows(skip=settings.skip_bad_rows)
-        texts = [text for path in matching_files(settings.text_files) for text in _read_lines(path, bad_rows)]
+        lines = (
+            line.strip() for path in matching_files(settings.text_files) for line in read_text_lines(path, bad_rows)
+        )
+        texts = [line for line in lines if line]
         if len(texts) <= settings.eval_texts:
             raise ValueError(
                 f"text_files have {len(texts)} texts, and eval_texts={settings.eval_texts} of them are held out"
@@ -292,15 +295,3 @@ def _replace_words(text: str, words: Sequence[str], fraction: float, generator: 
     for index in np.flatnonzero(generator.random(len(parts)) < fraction):
         parts[index] = words[int(generator.integers(len(words)))]
     return " ".join(parts)
-
-
-def _read_lines(path: str, bad_rows: BadRows) -> Iterator[str]:
-    """Yields the lines of a text file that are not empty."""
-    for number, line in numbered_lines(path):
-        try:
-            text = decode_line(line).strip()
-        except ValueError as error:
-            bad_rows.report(path, number, str(error))
-            continue
-        if text:
-            yield text

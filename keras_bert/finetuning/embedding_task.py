@@ -14,14 +14,14 @@ from absl import logging
 
 from keras_bert.data.columns import text_column
 from keras_bert.data.example_files import FILE_FORMATS, read_examples
-from keras_bert.data.formats.text_lines import decode_line, numbered_lines
+from keras_bert.data.formats.text_lines import read_text_lines
 from keras_bert.data.label_values import REGRESSION
 from keras_bert.data.tokenized_examples import TokenizedExamples, log_long_texts, tokenize_examples
 from keras_bert.data.vector_search import search
 from keras_bert.export.export_options import ExportArguments
 from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split
 from keras_bert.io.row_errors import BadRows
-from keras_bert.layers.text_pooling import POOLINGS
+from keras_bert.layers.text_pooling import POOLINGS, scale_to_unit_length
 from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
 from keras_bert.metrics.retrieval import mean_average_precision, mean_reciprocal_rank, ndcg, rank_documents, recall
 from keras_bert.models.embedding_objectives import SCORED, EmbeddingObjective, number_texts
@@ -113,9 +113,10 @@ class EmbeddingTask(FineTuningTask):
     has_dropout = False
     settings_class = EmbeddingTaskSettings
 
-    def __init__(self, settings: EmbeddingTaskSettings, data: TaskData) -> None:
+    def __init__(self, settings: EmbeddingTaskSettings, data: TaskData, corpus: list[str] | None = None) -> None:
         super().__init__("embed", _SCORES[settings.evaluation], data)
         self.settings = settings
+        self.corpus = corpus  # the texts that an export searches in
 
     @classmethod
     def from_settings(cls, settings: EmbeddingTaskSettings, modes: Collection[str], seed: int = 1) -> EmbeddingTask:
@@ -140,7 +141,10 @@ class EmbeddingTask(FineTuningTask):
         train = None
         if settings.train_file and "train" in modes:
             train = read(settings.train_file, columns, score_column if needs_scores else None)
-        return cls(settings, TaskData(train, evaluation, bad_rows=bad_rows))
+        corpus = None
+        if settings.corpus_file is not None and "export" in modes:
+            corpus = list(read_text_lines(settings.corpus_file, bad_rows))
+        return cls(settings, TaskData(train, evaluation, bad_rows=bad_rows), corpus)
 
     def check(self, modes: Collection[str]) -> None:
         if "predict" in modes:
@@ -197,15 +201,10 @@ class EmbeddingTask(FineTuningTask):
         return by_split(metrics), {split: dict(values) for split, values in metrics.items()}
 
     def export(self, model: BertTextEmbedder, folder: Path, **options: Unpack[ExportArguments]) -> Path:
-        return model.export(folder, corpus=self._corpus(), **options)
+        return model.export(folder, corpus=self.corpus, **options)
 
     def export_settings(self) -> dict[str, Any]:
-        corpus = self._corpus()
-        return {"corpus": None if corpus is None else f"{zlib.crc32(chr(10).join(corpus).encode()):08x}"}
-
-    def _corpus(self) -> list[str] | None:
-        path = self.settings.corpus_file
-        return None if path is None else [decode_line(line) for _, line in numbered_lines(path)]
+        return {"corpus": None if self.corpus is None else f"{zlib.crc32(chr(10).join(self.corpus).encode()):08x}"}
 
     def _scaled(self, scores: Iterable[float]) -> np.ndarray:
         lowest, highest = self.settings.score_range
@@ -225,7 +224,7 @@ class EmbeddingTask(FineTuningTask):
         return self.tokenized_once(split, tokenize)
 
     def _metrics(self, pairs: _Pairs, vectors: np.ndarray) -> Metrics:
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        vectors = np.asarray(scale_to_unit_length(vectors))
         first, second = pairs.numbers.T
         if self.settings.evaluation == RETRIEVAL:
             queries, documents = np.unique(first), np.unique(second)

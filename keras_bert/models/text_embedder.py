@@ -337,8 +337,9 @@ class BertTextEmbedder(BertHead):
         """Returns variables with the texts of a corpus and their vectors, scaled to length 1."""
         import tensorflow as tf
 
-        vectors = np.asarray(scale_to_unit_length(self.encode(list(corpus))))
-        return [tf.Variable(values, trainable=False) for values in (list(corpus), vectors)]
+        texts = text_column(corpus, "corpus").tolist()
+        vectors = np.asarray(scale_to_unit_length(self.encode(texts)))
+        return [tf.Variable(values, trainable=False) for values in (texts, vectors)]
 
     def classifier_arguments(self) -> EmbeddingSettings | None:
         """Returns what a sentence-transformers folder states of this model; None if it cannot describe the model."""

@@ -135,6 +135,8 @@ def test_exported_search_equals_search(tmp_path):
     assert set(served) == {"serving_default", "tokens", "examples", "search"}
     with pytest.raises(ValueError, match="a corpus is stored in a SavedModel only, and has at least one text; got 0"):
         embedder.export(tmp_path / "2", corpus=[])
+    with pytest.raises(ValueError, match="corpus must be a list of texts, got a single one"):
+        embedder.export(tmp_path / "2", corpus="a text")
 
 
 def test_trains_on_ids():

@@ -125,5 +125,10 @@ def test_rejects_predict_and_pairs_below_the_score(tmp_path, toy_checkpoint):
     }
     with pytest.raises(SystemExit, match="an embedder has no predictions; write the vectors of a file with"):
         run("predict", tmp_path / "run", toy_checkpoint)
+    with pytest.raises(SystemExit, match=r"there is no file .*nowhere\.txt"):  # before the training
+        run("train,export", tmp_path / "run", toy_checkpoint, corpus_file=str(tmp_path / "nowhere.txt"), **files)
+    (tmp_path / "corpus.txt").write_bytes(b"good\n\xc3(\n")
+    with pytest.raises(SystemExit, match=r"corpus\.txt, line 2: is not UTF-8"):
+        run("train,export", tmp_path / "run", toy_checkpoint, corpus_file=str(tmp_path / "corpus.txt"), **files)
     with pytest.raises(SystemExit, match="no pair has a score of at least min_score=9"):
         run("train", tmp_path / "run", toy_checkpoint, score_column="score", min_score=9.0, **files)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.io.row_errors import BadRowError, quotation
+from keras_bert.io.row_errors import BadRowError, BadRows, quotation
 from keras_bert.typing import PathLike
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -80,6 +80,17 @@ def decode_line(line: bytes, encoding: str = "utf-8", offset: int | None = None)
     if "\0" in text:
         raise ValueError(f"holds a NUL character at position {text.index(chr(0)) + 1}; is the file UTF-16, or damaged?")
     return text
+
+
+def read_text_lines(path: PathLike, bad_rows: BadRows) -> Iterator[str]:
+    """Reads the lines of a UTF-8 file without their line ends; lines that are not valid go to `bad_rows`."""
+    for number, line in numbered_lines(path):
+        try:
+            text = decode_line(line)
+        except ValueError as error:
+            bad_rows.report(path, number, str(error))
+        else:
+            yield text
 
 
 def check_text(column: str, text: Any) -> str:
