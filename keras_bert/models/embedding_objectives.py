@@ -110,17 +110,13 @@ class EmbeddingObjective(Settings):
 
 def _cross_entropies(vectors: Tensor, numbers: Tensor, weights: Tensor, scale: float) -> Tensor:
     """Returns the cross-entropy [examples] of each positive among the candidates of the batch."""
-    number_of_texts = vectors.shape[1]
     own = ops.eye(ops.shape(vectors)[0], dtype="bool")
+    has_own_anchor = ops.equal(numbers[:, 0][:, None], numbers[:, 0][None, :])
     scores, allowed = [], []
-    for column in range(1, number_of_texts):
+    for column in range(1, vectors.shape[1]):
         scores.append(scale * ops.matmul(vectors[:, 0], ops.transpose(vectors[:, column])))
-        is_positive = ops.equal(numbers[:, 1][:, None], numbers[:, column][None, :])
-        if column == 1:
-            is_positive = is_positive | ops.equal(numbers[:, 0][:, None], numbers[:, 0][None, :])
-            allowed.append(own | ~(is_positive | (weights <= 0)[None, :]))
-        else:
-            allowed.append(~(is_positive | (weights <= 0)[None, :]))
+        is_left_out = ops.equal(numbers[:, 1][:, None], numbers[:, column][None, :]) | (weights <= 0)[None, :]
+        allowed.append(own | ~(is_left_out | has_own_anchor) if column == 1 else ~is_left_out)
     logits = ops.where(ops.concatenate(allowed, axis=1), ops.concatenate(scores, axis=1), _MASKED)
     return ops.logsumexp(logits, axis=1) - ops.diagonal(scores[0])
 
