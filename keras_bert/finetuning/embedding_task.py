@@ -21,13 +21,13 @@ from keras_bert.data.vector_search import search
 from keras_bert.export.export_options import ExportArguments
 from keras_bert.finetuning.task import DataSettings, FineTuningTask, Metrics, TaskData, by_split
 from keras_bert.io.row_errors import BadRows
-from keras_bert.layers.text_pooling import POOLINGS, scale_to_unit_length
+from keras_bert.layers.text_pooling import scale_to_unit_length
 from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
 from keras_bert.metrics.retrieval import mean_average_precision, mean_reciprocal_rank, ndcg, rank_documents, recall
 from keras_bert.models.embedding_objectives import SCORED, EmbeddingObjective, number_texts
 from keras_bert.models.text_embedder import BertTextEmbedder
 from keras_bert.settings import file_setting, files_setting, setting
-from keras_bert.weights.layout import PROJECTION
+from keras_bert.weights.layout import POOLINGS, PROJECTION
 
 SIMILARITY, RETRIEVAL, RERANKING = "similarity", "retrieval", "reranking"
 # The metric that selects the best model, by evaluation.

@@ -19,8 +19,10 @@ from keras_bert.finetuning.task import DataSettings, Metrics, TaskData
 from keras_bert.io.row_errors import BadRows
 from keras_bert.metrics.classification import accuracy, macro_f1, matthews_correlation, multi_label_report
 from keras_bert.metrics.correlation import pearson_correlation, spearman_correlation
+from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.settings import files_setting, setting
+from keras_bert.weights.layout import POOLER, POOLINGS
 
 _SCORES = {SINGLE_LABEL: "accuracy", MULTI_LABEL: "micro_f1", REGRESSION: "pearson_correlation"}
 
@@ -49,6 +51,9 @@ class TextClassificationSettings(DataSettings):
         None, "The labels in order, comma-separated; default: those in the training file."
     )
     problem_type: str = setting(SINGLE_LABEL, "One label, several at once, or a number.", choices=PROBLEM_TYPES)
+    pooling: str | None = setting(
+        None, "Default: the pooler, or what a checkpoint without one states.", choices=(POOLER, *POOLINGS)
+    )
     label_separator: str = setting(",", "Separator between labels in a multi-label column.")
     file_format: str | None = setting(None, "Default: inferred from the file names.", choices=FILE_FORMATS)
 
@@ -117,6 +122,9 @@ class TextClassification(ClassificationTask):
             bad_rows=bad_rows,
         )
         return cls(dataclasses.replace(settings, labels=labels), data)
+
+    def load_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertClassifier:
+        return super().load_model(checkpoint, {"pooling": self.settings.pooling, **arguments})
 
     def metrics(self, labels: np.ndarray, predictions: np.ndarray, num_labels: int) -> Metrics:
         if self.problem_type == SINGLE_LABEL:

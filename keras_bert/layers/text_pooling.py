@@ -7,8 +7,6 @@ from keras import ops
 
 from keras_bert.typing import Tensor
 
-# sentence-transformers, Pooling: pooling_mode.
-POOLINGS = ("mean", "cls", "max", "weighted")
 _MIN_NORM = 1e-12  # divisor of a zero vector, as in sentence-transformers
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import keras
 import numpy as np
@@ -14,11 +14,13 @@ from keras import ops
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.export.export_options import ExportArguments, ExportOptions
-from keras_bert.models.freeze import FREEZE_NONE
+from keras_bert.layers.text_pooling import pool_tokens
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.labels import class_weight_list, encode_labels, label_names
 from keras_bert.typing import Inputs, PathLike, Tensor
-from keras_bert.weights.layout import CLASSIFIER_HEAD
+from keras_bert.weights.checkpoint import Checkpoint
+from keras_bert.weights.layout import CLASSIFIER_HEAD, POOLER, POOLINGS
+from keras_bert.weights.sentence_transformers import read_embedding_settings
 
 if TYPE_CHECKING:
     from keras_bert.text.preprocessor import BertPreprocessor
@@ -30,23 +32,23 @@ _TAKEN_NAMES = (_ALL_VALUES, "num_windows", "truncated")  # of outputs that are 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertClassifier(BertHead):
-    """BERT with a classification layer on the pooled output (paper, section 4.1; google-research/bert,
+    """BERT with a classification layer on one vector per text (paper, section 4.1; google-research/bert,
     run_classifier.py).
 
     Takes texts (`text`, or pairs `text_a` and `text_b`) or ids, and returns logits.
 
     Args:
-        encoder: encoder with a pooler.
+        encoder: encoder, with a pooler if that is the pooling.
         labels: list of label names, or their number. For regression the names of the outputs; None means one output.
         preprocessor: a `BertPreprocessor`; None for a classifier that takes ids only.
         problem_type: "single_label_classification", "multi_label_classification" (any number of labels at once) or
             "regression".
-        dropout: rate of the dropout on the pooled output.
+        pooling: where the vector of a text comes from: "pooler", the paper's dense layer on [CLS]; or without that
+            layer "mean", "cls", "max" or "weighted", as for `BertTextEmbedder`.
+        dropout: rate of the dropout on that vector.
         class_weights: list, or dict of label name to weight: how much an example of a label (with several labels at
             once: a label's term) counts in the loss. None weights all equally.
-        freeze, seed: as for `BertHead`.
-        **kwargs: name, dtype, trainable, as for every Keras model; the dtype defaults to the encoder's. And `lora_rank`
-            and so on, as for `BertHead`.
+        **kwargs: freeze, seed, name, dtype, trainable, and `lora_rank` and so on, as for `BertHead`.
 
     Inputs: the encoder's dict of ids. With windows (see `BertPreprocessor`) also `window_text_ids`, int32 [windows]:
         which text a window belongs to, ascending from 0; the logits of a text's windows are averaged.
@@ -55,8 +57,8 @@ class BertClassifier(BertHead):
         float32 logits [texts, labels].
 
     Raises:
-        ValueError: on invalid labels, weights or freeze, an encoder without a pooler, or a preprocessor that does not
-            fit the encoder.
+        ValueError: on invalid labels, weights, pooling or freeze, an encoder that lacks the pooler or has one that is
+            not used, or a preprocessor that does not fit the encoder.
 
     Example:
 
@@ -80,16 +82,22 @@ class BertClassifier(BertHead):
         labels: int | Sequence[str] | None = None,
         preprocessor: BertPreprocessor | None = None,
         problem_type: str = SINGLE_LABEL,
+        pooling: str = POOLER,
         dropout: float = 0.1,  # google-research/bert, run_classifier.py: keep_prob=0.9
         class_weights: Sequence[float] | Mapping[str | int, float] | None = None,
-        freeze: str | int = FREEZE_NONE,
-        seed: int | None = None,
         **kwargs: Any,
     ):
-        super().__init__(encoder, preprocessor, freeze, seed, **kwargs)
-        if not encoder.with_pooler:
-            raise ValueError("a classifier reads the pooled output: make the encoder with with_pooler=True")
+        super().__init__(encoder, preprocessor, **kwargs)
+        if pooling not in (POOLER, *POOLINGS):
+            raise ValueError(f"unknown pooling {pooling!r}; allowed are {(POOLER, *POOLINGS)}")
+        if encoder.with_pooler != (pooling == POOLER):
+            needed = "the pooler" if pooling == POOLER else "no pooler"
+            raise ValueError(
+                f"pooling={pooling!r} needs an encoder with {needed}: make it with with_pooler={pooling == POOLER}, or "
+                "pass another pooling"
+            )
         self.problem_type = problem_type
+        self.pooling = pooling
         self.labels = label_names(labels, problem_type)
         self.class_weights = class_weight_list(class_weights, self.labels)
         if problem_type == REGRESSION and class_weights is not None:
@@ -102,7 +110,11 @@ class BertClassifier(BertHead):
         """Computes the logits of a batch of ids."""
         inputs = dict(inputs)
         window_text_ids = inputs.pop("window_text_ids", None)
-        pooled = self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
+        if self.pooling == POOLER:
+            pooled = self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
+        else:
+            tokens = ops.cast(self.encoder(inputs, training=training)["sequence_output"], "float32")
+            pooled = pool_tokens(tokens, inputs.get("padding_mask"), self.pooling)
         logits = self.logits(self.dropout(pooled, training=training))
         if window_text_ids is None:
             return logits
@@ -268,17 +280,48 @@ class BertClassifier(BertHead):
         return export_head(self, path, ExportOptions(**options), signatures, inputs, labels)
 
     def get_config(self) -> dict[str, Any]:
-        own = {"labels": self.labels, "problem_type": self.problem_type, "class_weights": self.class_weights}
+        own = {name: getattr(self, name) for name in ("labels", "problem_type", "pooling", "class_weights")}
         return {**super().get_config(), **own, "dropout": self.dropout.rate}
+
+    def classifier_arguments(self) -> dict[str, Any]:
+        """Returns what a checkpoint stores of the classifier besides its weights."""
+        arguments = super().classifier_arguments()
+        assert isinstance(arguments, dict)
+        return {**arguments, "pooling": self.pooling}
+
+    @classmethod
+    def from_checkpoint(cls, path: PathLike, **arguments: Any) -> Self:
+        """Creates a classifier as `BertHead.from_checkpoint` does.
+
+        The pooling is by default that of the checkpoint's classifier; without one, the pooler, or for a
+        sentence-transformers folder that has no pooler, the pooling that the folder states.
+        """
+        if arguments.get("pooling") is not None:
+            arguments = {"with_pooler": arguments["pooling"] == POOLER, **arguments}
+        return super().from_checkpoint(path, **arguments)
+
+    @classmethod
+    def read_settings(
+        cls, checkpoint: Checkpoint, encoder: keras.Model, given: Collection[str]
+    ) -> tuple[Checkpoint, dict[str, Any]]:
+        """Reads the pooling of a sentence-transformers folder without a pooler."""
+        settings = None
+        if not encoder.with_pooler and "pooling" not in given and checkpoint.classifier_arguments is None:
+            settings = read_embedding_settings(checkpoint.path.parent, encoder.hidden_size)
+        return checkpoint, {} if settings is None else {"pooling": settings.pooling}
 
     @classmethod
     def checkpoint_defaults(cls, path: PathLike, head: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the checkpoint's labels, problem type and dropout."""
+        """Returns the checkpoint's labels, problem type, pooling and dropout."""
         problem_type = given.get("problem_type") or head.get("problem_type") or SINGLE_LABEL
         labels = head.get("label_names") or head.get("num_labels")
         if labels is None and "labels" not in given and problem_type != REGRESSION:
             raise ValueError(f"{path} has no classifier, so its labels are unknown; pass labels=[...], a list of names")
-        return {**super().checkpoint_defaults(path, head, given), "labels": labels, "problem_type": problem_type}
+        defaults = {"labels": labels, "problem_type": problem_type, "pooling": head.get("pooling", POOLER)}
+        return {**super().checkpoint_defaults(path, head, given), **defaults}
+
+    def _has_labels_of(self, head: Mapping[str, Any]) -> bool:
+        return head.get("pooling", POOLER) == self.pooling and super()._has_labels_of(head)
 
 
 def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:

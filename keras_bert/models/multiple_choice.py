@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -73,6 +73,7 @@ class BertMultipleChoice(BertHead):
     column_names = (("prompt", "choices"),)
     ids_ranks = (3,)
     head_name = CHOICE_HEAD
+    encoder_defaults: ClassVar[Mapping[str, Any]] = {"with_pooler": True}
 
     def __init__(
         self,

@@ -18,14 +18,14 @@ from keras_bert.data.vector_search import search
 from keras_bert.export.export_options import SAVED_MODEL, ExportArguments, ExportOptions
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
-from keras_bert.layers.text_pooling import POOLINGS, pool_tokens, scale_to_unit_length
+from keras_bert.layers.text_pooling import pool_tokens, scale_to_unit_length
 from keras_bert.models.embedding_objectives import SCORED, TRIPLET, EmbeddingObjective, number_texts
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.text_model import is_ids
 from keras_bert.training.loss import gather_over_replicas
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.checkpoint import Checkpoint
-from keras_bert.weights.layout import PROJECTION
+from keras_bert.weights.layout import POOLINGS, PROJECTION
 from keras_bert.weights.sentence_transformers import EmbeddingSettings, read_embedding_settings, read_projection
 
 if TYPE_CHECKING:

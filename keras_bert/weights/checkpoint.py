@@ -19,8 +19,8 @@ class Checkpoint:
     # Constructor arguments of the encoder, or of each BERT in it. `attention_direction` is present unless the encoder
     # is bidirectional or has both directions.
     encoder_arguments: Mapping[str, Any]
-    # `num_labels` int, `label_names` list or None, `problem_type` str or None, `classifier_dropout` float. None if the
-    # file has no classifier of texts, tokens or choices.
+    # `num_labels` int, `label_names` list or None, `problem_type` str or None, `classifier_dropout` float, and
+    # `pooling` if it is not the pooler. None if the file has no classifier of texts, tokens or choices.
     classifier_arguments: Mapping[str, Any] | None
     arrays: Mapping[str, np.ndarray]  # float32, by our variable path; kernels may be transposed views
     tensor_names: Mapping[str, tuple[str, ...]]  # tensor names in the file, by our variable path

@@ -18,6 +18,7 @@ from keras_bert.weights.hugging_face_writer import TokenizerSettings, check_arra
 from keras_bert.weights.layout import (
     CHOICE_HEAD,
     CLASSIFIER_HEAD,
+    POOLER,
     SPAN_HEAD,
     TOKEN_HEAD,
     Shapes,
@@ -160,6 +161,11 @@ def _check_format(
         raise ValueError(
             f"{path}: run_classifier.py of google-research/bert has the problem type {_SINGLE_LABEL!r} only; got "
             f"{classifier_arguments['problem_type']!r}. {_OTHER_FORMAT}"
+        )
+    if classifier_arguments.get("pooling", POOLER) != POOLER:
+        raise ValueError(
+            f"{path}: run_classifier.py of google-research/bert classifies by the pooler only; got pooling="
+            f"{classifier_arguments['pooling']!r}. {_OTHER_FORMAT}"
         )
     if classifier_arguments["label_names"]:
         logging.warning("%s does not hold the label names %s", path, classifier_arguments["label_names"])

@@ -15,6 +15,8 @@ from keras_bert.weights.layout import (
     CHOICE_HEAD,
     CLASSIFIER_HEAD,
     LEFT_TO_RIGHT,
+    POOLER,
+    POOLINGS,
     RIGHT_TO_LEFT,
     SPAN_HEAD,
     TOKEN_HEAD,
@@ -24,6 +26,7 @@ from keras_bert.weights.layout import (
 )
 from keras_bert.weights.pytorch_file import open_pytorch
 from keras_bert.weights.safetensors_file import open_safetensors
+from keras_bert.weights.sentence_transformers import MODULES_NAME
 from keras_bert.weights.tensor_file import TensorFile
 from keras_bert.weights.tensorflow_h5_file import H5_NAME, open_tensorflow_h5
 from keras_bert.weights.variable_map import (
@@ -55,6 +58,7 @@ MODEL_TYPE = "bert"
 # type; under "bert" it would load the weights as such a BERT's. (A BertModel loaded explicitly warns and finds no
 # tensor that it knows: the encoder's names begin with its direction.)
 OWN_MODEL_TYPE = "keras_bert"
+POOLING_KEY = "classifier_pooling"  # as in the configuration of their ModernBERT
 # Their models with a layer `classifier`, and our name of the head.
 CLASSIFIER_HEADS = {
     "BertForSequenceClassification": CLASSIFIER_HEAD,
@@ -119,10 +123,15 @@ def read(weights: Path) -> Checkpoint:
         shapes, width = kind.shapes(arguments), kind.head_width(arguments["hidden_size"])
         classifier = None
         head = next((CLASSIFIER_HEADS[name] for name in architectures if name in CLASSIFIER_HEADS), None)
-        if head != CLASSIFIER_HEAD:
+        pooling = _read_pooling(config, config_path) if head == CLASSIFIER_HEAD else None
+        if pooling != POOLER:
             variables = drop_absent_pooler(variables, names)
+            if (pooling is not None or (folder / MODULES_NAME).is_file()) and not any(map(is_pooler, variables)):
+                arguments["with_pooler"] = False  # never trained
         if head is not None:
             classifier = _classifier_arguments(config, config_path, tensors)
+            if pooling not in (None, POOLER):
+                classifier["pooling"] = pooling
             classifier["classifier_dropout"] = read_rate(
                 config, "classifier_dropout", config_path, default=arguments["hidden_dropout_prob"]
             )
@@ -275,6 +284,16 @@ def _classifier_arguments(config: Mapping[str, Any], path: Path, tensors: Tensor
             f"{path}: problem_type must be one of {_PROBLEM_TYPES}; found {shorten(problem_type)}. Correct the field."
         )
     return {"num_labels": num_labels, "label_names": names, "problem_type": problem_type}
+
+
+def _read_pooling(config: Mapping[str, Any], path: Path) -> str:
+    # Their class for BERT has the pooler, whatever else its configuration states.
+    pooling = config.get(POOLING_KEY, POOLER) if config["model_type"] == OWN_MODEL_TYPE else POOLER
+    if pooling not in (POOLER, *POOLINGS):
+        raise ValueError(
+            f"{path}: {POOLING_KEY} must be one of {(POOLER, *POOLINGS)}; found {shorten(pooling)}. Correct the field."
+        )
+    return pooling
 
 
 def _label_names(labels: Any, path: Path) -> list[str]:

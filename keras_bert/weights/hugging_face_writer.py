@@ -1,7 +1,7 @@
 """Writes a folder that Hugging Face's library and our reader read: weights, configuration, tokenizer.
 
-An encoder other than a single bidirectional BERT is written in the same form for our reader alone: its `model_type`
-makes their library refuse the folder.
+What their classes do not compute is written in the same form for our reader alone, and its `model_type` makes their
+library refuse the folder: encoders other than a single bidirectional BERT, and classifiers without the pooler.
 """
 
 import shutil
@@ -25,6 +25,7 @@ from keras_bert.weights.hugging_face import (
     CONFIG_NAME,
     MODEL_TYPE,
     OWN_MODEL_TYPE,
+    POOLING_KEY,
     SPAN_ARCHITECTURE,
     SPANS,
     WEIGHTS_NAME,
@@ -37,6 +38,7 @@ from keras_bert.weights.hugging_face import (
 from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings, to_json, tokenizer_files
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
+    POOLER,
     PROJECTION,
     SPAN_HEAD,
     Shapes,
@@ -92,10 +94,11 @@ def write_hugging_face(
     projection = {} if embedding is None else projection_tensors(arrays)
     arrays = {name: array for name, array in arrays.items() if not (projection and name.startswith(f"{PROJECTION}/"))}
     architecture = _architecture(arrays, classifier_arguments)
+    is_theirs = is_one_bert(encoder_kind, arguments) and _uses_pooler(classifier_arguments)
     tensors = _convert_to_tensors(path, encoder_kind, arguments, arrays, architecture, classifier_arguments)
     configuration = {
         "architectures": [architecture],
-        "model_type": MODEL_TYPE if is_one_bert(encoder_kind, arguments) else OWN_MODEL_TYPE,
+        "model_type": MODEL_TYPE if is_theirs else OWN_MODEL_TYPE,
         "position_embedding_type": "absolute",
         "torch_dtype": dtype,
         **arguments,
@@ -138,7 +141,9 @@ def _convert_to_tensors(
     prefix = () if architecture == _ENCODER_ARCHITECTURE else ("bert.",)
     variables = map_encoder_kind(kind, arguments, names=prefix)
     head = CLASSIFIER_HEADS.get(architecture)
-    if head != CLASSIFIER_HEAD and not any(is_pooler(name) for name in arrays):
+    if not (head == CLASSIFIER_HEAD and _uses_pooler(classifier_arguments)) and not any(
+        is_pooler(name) for name in arrays
+    ):
         shapes = {name: shape for name, shape in shapes.items() if not is_pooler(name)}
     if head is not None and classifier_arguments is not None:
         shapes |= expected_classifier_shapes(width, classifier_arguments["num_labels"], head)
@@ -204,12 +209,18 @@ def _classifier_configuration(classifier_arguments: Mapping[str, Any] | None) ->
     if len(set(names)) != num_labels:
         raise ValueError(f"there must be {num_labels} distinct label_names; got {list(names)}")
     problem_type = classifier_arguments["problem_type"]
+    pooling = {} if _uses_pooler(classifier_arguments) else {POOLING_KEY: classifier_arguments["pooling"]}
     return {
+        **pooling,
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
         "classifier_dropout": classifier_arguments["classifier_dropout"],
         **({} if problem_type is None else {"problem_type": problem_type}),
     }
+
+
+def _uses_pooler(classifier_arguments: Mapping[str, Any] | None) -> bool:
+    return (classifier_arguments or {}).get("pooling", POOLER) == POOLER
 
 
 def check_vocabulary(path: Path, vocabulary: Sequence[str], vocab_size: int) -> None:

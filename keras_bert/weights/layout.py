@@ -13,6 +13,10 @@ CLASSIFIER_HEAD, TOKEN_HEAD, CHOICE_HEAD, SPAN_HEAD = "logits", "token_logits", 
 # Values of the encoder's argument `attention_direction`.
 PROJECTION = "projection"  # the dense layer of a model of embeddings
 BIDIRECTIONAL, LEFT_TO_RIGHT, RIGHT_TO_LEFT = "bidirectional", "left_to_right", "right_to_left"
+# What makes one vector of those of a text's tokens: the layer on [CLS] that pre-training trains, or without it one of
+# `POOLINGS` (sentence-transformers, Pooling: pooling_mode).
+POOLER = "pooler"
+POOLINGS = ("mean", "cls", "max", "weighted")
 POOLER_PATHS = ("encoder/pooler/kernel", "encoder/pooler/bias")
 
 Shapes = dict[str, tuple[int, ...]]

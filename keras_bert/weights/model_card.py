@@ -12,9 +12,9 @@ from keras_bert.typing import PathLike
 from keras_bert.weights.bert_config import SIZE_NAMES, read_json
 from keras_bert.weights.hub import MODEL_CARD_NAME, SCHEME, hash_file, parse_address
 from keras_bert.weights.preset_table import format_bytes
+from keras_bert.weights.sentence_transformers import MODULES_NAME
 
 LIBRARY = "keras_bert"
-_MODULES_NAME = "modules.json"  # of a sentence encoder
 _CONFIG_NAME = "config.json"
 # Our classes by the architectures that Hugging Face's configurations name.
 _CLASSES = {
@@ -262,7 +262,7 @@ def _read_folder(folder: Path, model_class: str | None) -> dict[str, Any]:
     """Returns the fields of a card that the configuration of a folder states."""
     config = read_json(folder / _CONFIG_NAME) if (folder / _CONFIG_NAME).is_file() else {}
     architecture = next(iter(config.get("architectures") or []), None)
-    is_sentence_encoder = (folder / _MODULES_NAME).is_file()
+    is_sentence_encoder = (folder / MODULES_NAME).is_file()
     if model_class not in _USES:  # a subclass of the user's is loaded by the class that it extends
         model_class = "BertTextEmbedder" if is_sentence_encoder else _CLASSES.get(str(architecture), "BertEncoder")
     fields: dict[str, Any] = {"model_class": model_class, "limits": [_BIAS]}
@@ -283,6 +283,9 @@ def _read_folder(folder: Path, model_class: str | None) -> dict[str, Any]:
         direction = config.get("attention_direction")
         if isinstance(direction, str):
             fields["description"] += f" Its attention goes {direction.replace('_', ' ')}; only keras_bert reads it."
+        pooling = config.get("classifier_pooling")
+        if isinstance(pooling, str):
+            fields["description"] += f" The pooling is {pooling!r}; only keras_bert reads it."
         fields["limits"] = [f"An input has at most {sizes['max_position_embeddings']:,} tokens.", _BIAS]
     return fields
 

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.layers.text_pooling import POOLINGS, pool_tokens, scale_to_unit_length
+from keras_bert.layers.text_pooling import pool_tokens, scale_to_unit_length
+from keras_bert.weights.layout import POOLINGS
 
 TOKENS = np.random.default_rng(0).normal(size=[4, 5, 3]).astype("float32")
 LENGTHS = [5, 1, 3, 0]

@@ -6,6 +6,9 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.models.classifier import BertClassifier
 from keras_bert.models.labels import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from keras_bert.models.multiple_choice import BertMultipleChoice
+from keras_bert.models.text_embedder import BertTextEmbedder
+from keras_bert.weights.layout import POOLINGS
 from tests.reference.windows import split_into_windows
 from tests.tolerances import assert_close
 from tests.toys import toy_classifier, toy_encoder, toy_preprocessor, toy_reviews
@@ -224,6 +227,8 @@ def test_dropout_is_on_the_pooled_output():
         ({"class_weights": {"neutral": 1.0}}, "the label 'neutral', which is not among"),
         ({"class_weights": [1.0, -1.0]}, "that of 'positive' is -1.0"),
         ({"encoder_arguments": {"with_pooler": False}}, "with_pooler=True"),
+        ({"pooling": "mean"}, "pooling='mean' needs an encoder with no pooler: make it with with_pooler=False"),
+        ({"pooling": "median"}, "unknown pooling 'median'; allowed are"),
         ({"encoder_arguments": {"vocab_size": 7}}, "22 wordpieces and the encoder 7"),
         (
             {"preprocessor": toy_preprocessor(sequence_length=33)},
@@ -393,3 +398,38 @@ def test_predict_sees_changed_weights():
     before = classifier.predict(TEXTS, verbose=0)
     classifier.logits.bias.assign_add([1.0, 0.0])
     assert_close(classifier.predict(TEXTS, verbose=0), before + np.array([1.0, 0.0]), num_terms=64)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_classifies_the_vectors_of_an_embedder(pooling, tmp_path):
+    encoder = toy_encoder(with_pooler=False)
+    classifier = BertClassifier(encoder, ["negative", "positive"], toy_preprocessor(), pooling=pooling, seed=1)
+    vectors = BertTextEmbedder(encoder, toy_preprocessor(), pooling, normalize=False).encode(TEXTS)
+    expected = vectors @ np.asarray(classifier.logits.kernel) + np.asarray(classifier.logits.bias)
+    assert_close(classifier.predict(TEXTS, verbose=0), expected, num_terms=64)
+    trained(classifier, epochs=1)
+    folder = classifier.save_checkpoint(tmp_path / "model")
+    loaded = BertClassifier.from_checkpoint(folder, sequence_length=16)
+    assert (loaded.pooling, loaded.checkpoint_report.random) == (pooling, ())
+    np.testing.assert_array_equal(loaded.predict(TEXTS, verbose=0), classifier.predict(TEXTS, verbose=0))
+    other = BertClassifier.from_checkpoint(folder, sequence_length=16, pooling="pooler")
+    assert {"encoder/pooler/kernel", "logits/kernel"} <= set(other.checkpoint_report.random)
+
+
+def test_pooling_of_a_sentence_encoder_without_a_pooler(tmp_path):
+    embedder = BertTextEmbedder(toy_encoder(with_pooler=False), toy_preprocessor(), "max")
+    folder = embedder.save_checkpoint(tmp_path / "model")
+    assert BertClassifier.from_checkpoint(folder, labels=2).pooling == "max"
+    assert BertClassifier.from_checkpoint(folder, labels=2, pooling="cls").pooling == "cls"
+    assert BertClassifier.from_checkpoint(folder, labels=2, pooling="pooler").pooling == "pooler"
+    choices = BertMultipleChoice.from_checkpoint(folder)
+    assert "encoder/pooler/kernel" in choices.checkpoint_report.random
+
+
+def test_invalid_pooling_in_a_checkpoint(tmp_path):
+    encoder = toy_encoder(with_pooler=False)
+    classifier = BertClassifier(encoder, 2, toy_preprocessor(), pooling="max", seed=1)
+    config = classifier.save_checkpoint(tmp_path / "model") / "config.json"
+    config.write_text(config.read_text().replace('"max"', '["max"]'))
+    with pytest.raises(ValueError, match=r"config.json: classifier_pooling must be one of .*; found \['max'\]"):
+        BertClassifier.from_checkpoint(tmp_path / "model")

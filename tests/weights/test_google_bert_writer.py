@@ -100,6 +100,7 @@ def test_pooler_may_be_missing_where_no_head_needs_it(tmp_path):
         ({"encoder_arguments": {**ARGUMENTS, "hidden_act": "gelu"}}, "'gelu' cannot be stated .*hidden_act='gelu_new'"),
         ({"encoder_arguments": {**ARGUMENTS, "layer_norm_eps": 1e-5}}, "layer_norm_eps is fixed at 1e-12 .* has 1e-05"),
         ({"classifier_arguments": {**CLASSIFIER, "problem_type": "regression"}}, "only; got 'regression'"),
+        ({"classifier_arguments": {**CLASSIFIER, "pooling": "mean"}}, "by the pooler only; got pooling='mean'"),
         (
             {"arrays": make_arrays() | {"token_logits/kernel": np.zeros((4, 3))}},
             "no program for the head 'token_logits'",
