@@ -268,7 +268,7 @@ class StateDistillation(FineTuningTask):
     def prepare_training(self, model: BertDistiller) -> None:
         splits = {"train": self.data.train, **self.data.evaluation}
         tokenized = {split: self.tokenize_split(split, texts or (), model) for split, texts in splits.items()}
-        if not self.settings.learns_vectors or self._has_vectors:
+        if not self.settings.vector_weight or self._has_vectors:
             return
         length, dtype = model.preprocessor.sequence_length, model.dtype_policy.name
         path = _teacher_path(self.settings)

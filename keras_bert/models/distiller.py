@@ -23,7 +23,7 @@ from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.sentence_transformers import EmbeddingSettings
 
 _PAIR = re.compile(r"([0-9]+):([0-9]+)")
-_HIDDEN_STATES, _RELATIONS, _TEXT_VECTORS, _CLS_VECTORS = "hidden_states", "relations", "text_vectors", "cls_vectors"
+_HIDDEN_STATES, _RELATIONS, _TEXT_VECTORS = "hidden_states", "relations", "text_vectors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,24 +58,11 @@ class StateObjective(Settings):
     vector_weight: float = setting(
         0.0, "Weight of the text vectors, the mean of the last hidden states, so that cosines are kept.", lower=0.0
     )
-    cls_weight: float = setting(
-        0.0,
-        "Weight of the teacher's text vectors in the student's state of [CLS], which classifiers read; the teacher's "
-        "own state of [CLS] is then not learned.",
-        lower=0.0,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.hidden_weight + self.relation_weight + self.vector_weight + self.cls_weight:
-            raise ValueError(
-                "hidden_weight, relation_weight, vector_weight and cls_weight are all 0: there is nothing to learn"
-            )
-
-    @property
-    def learns_vectors(self) -> bool:
-        """Whether the teacher's text vectors are needed."""
-        return bool(self.vector_weight or self.cls_weight)
+        if not self.hidden_weight + self.relation_weight + self.vector_weight:
+            raise ValueError("hidden_weight, relation_weight and vector_weight are all 0: there is nothing to learn")
 
     def layer_pairs(self, student_layers: int, teacher_layers: int) -> list[tuple[int, int]]:
         """Returns the layers to compare, for models with these numbers of layers; ValueError if one lacks a layer."""
@@ -111,7 +98,7 @@ class BertDistiller(TextModel):
 
     Outputs: a dict of
         hidden_states, relations: float32 [batch], each text's loss, if it has a weight.
-        text_vectors: float32 [batch, hidden], the student's; and with a cls_weight `cls_vectors`.
+        text_vectors: float32 [batch, hidden], the student's.
 
     Raises:
         ValueError: if the student has other wordpieces than the teacher, or a layer, a number of relation heads or a
@@ -152,10 +139,10 @@ class BertDistiller(TextModel):
         self._teacher = SimpleNamespace(encoder=teacher, ids=ids)
         self._pairs = self.objective.layer_pairs(encoder.num_hidden_layers, teacher.num_hidden_layers)
         self._check_relations(encoder, teacher)
-        if self.objective.learns_vectors and encoder.hidden_size != teacher.hidden_size:
+        if self.objective.vector_weight and encoder.hidden_size != teacher.hidden_size:
             raise ValueError(
                 f"text vectors are learned by students of the teacher's width, {teacher.hidden_size}; the student has "
-                f"hidden_size={encoder.hidden_size}. Leave vector_weight and cls_weight out"
+                f"hidden_size={encoder.hidden_size}. Leave vector_weight out"
             )
         if encoder.with_pooler:
             encoder.pooler.trainable = False  # nothing here depends on it
@@ -196,17 +183,12 @@ class BertDistiller(TextModel):
             padding_mask = ops.ones_like(inputs["token_ids"])
         student = self.encoder(inputs, training=training, return_hidden_states=True)["hidden_states"]
         outputs = {_TEXT_VECTORS: pool_tokens(ops.cast(student[-1], "float32"), padding_mask, "mean")}
-        if objective.cls_weight:
-            outputs[_CLS_VECTORS] = ops.cast(student[-1][:, 0], "float32")
         if not objective.hidden_weight and not objective.relation_weight:
             return outputs
         teacher = self._teacher_states(inputs)
         if objective.hidden_weight:
-            first = 1 if objective.cls_weight else 0
             losses = [
-                hidden_state_loss(
-                    self._projected(student[own], own)[:, first:], teacher[other][:, first:], padding_mask[:, first:]
-                )
+                hidden_state_loss(self._projected(student[own], own), teacher[other], padding_mask)
                 for own, other in self._pairs
             ]
             outputs[_HIDDEN_STATES] = sum(losses) / len(losses)
@@ -241,7 +223,7 @@ class BertDistiller(TextModel):
             sample_weight: float [batch] or None.
         """
         losses = {
-            name: text_vector_loss(outputs[name], labels) if name in (_TEXT_VECTORS, _CLS_VECTORS) else outputs[name]
+            name: text_vector_loss(outputs[name], labels) if name == _TEXT_VECTORS else outputs[name]
             for name in self.factors
         }
         weights, factors = self._weights(labels, sample_weight), self.factors
@@ -259,7 +241,6 @@ class BertDistiller(TextModel):
             _HIDDEN_STATES: objective.hidden_weight,
             _RELATIONS: objective.relation_weight,
             _TEXT_VECTORS: objective.vector_weight,
-            _CLS_VECTORS: objective.cls_weight,
         }
         return {name: weight for name, weight in weights.items() if weight}
 

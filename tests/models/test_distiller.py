@@ -40,20 +40,6 @@ def test_losses_equal_the_reference():
         np.testing.assert_allclose(outputs["text_vectors"][row], own[2][row, :length].numpy().mean(axis=0), atol=1e-6)
 
 
-def test_text_vectors_replace_the_teachers_state_of_cls():
-    model = distiller({"cls_weight": 1.0})
-    teacher, ids = model._teacher.encoder, toy_preprocessor()(TEXTS)
-    own, other = (encoder(ids, return_hidden_states=True)["hidden_states"][-1] for encoder in (model.encoder, teacher))
-    outputs = model(ids)
-    np.testing.assert_allclose(outputs["cls_vectors"], own[:, 0], atol=1e-6)
-    length = int(np.sum(ids["padding_mask"][1]))
-    expected = reference.hidden_state_loss(own[1, 1:length].numpy(), other[1, 1:length].numpy())
-    np.testing.assert_allclose(outputs["hidden_states"][1], expected, rtol=1e-5)
-    vectors = np.ones([2, 16], "float32")
-    expected = np.sum([reference.text_vector_loss(*rows) for rows in zip(own[:, 0].numpy(), vectors, strict=True)])
-    np.testing.assert_allclose(model.loss_terms(vectors, outputs)["cls_vectors"][0], expected, rtol=1e-5)
-
-
 def test_loss_terms_are_weighted_sums():
     model = distiller({**ALL, "vector_weight": 3.0})
     outputs = {"hidden_states": tf.constant([1.0, 2.0]), "relations": tf.constant([4.0, 8.0])}
