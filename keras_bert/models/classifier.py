@@ -14,7 +14,7 @@ from keras import ops
 from keras_bert.data.columns import PAIR_COLUMNS, TEXT_COLUMNS
 from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.export.export_options import ExportArguments, ExportOptions
-from keras_bert.layers.text_pooling import pool_tokens
+from keras_bert.layers.text_pooling import pool_tokens, scale_to_unit_length
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.labels import class_weight_list, encode_labels, label_names
 from keras_bert.typing import Inputs, PathLike, Tensor
@@ -44,7 +44,7 @@ class BertClassifier(BertHead):
         problem_type: "single_label_classification", "multi_label_classification" (any number of labels at once) or
             "regression".
         pooling: where the vector of a text comes from: "pooler", the paper's dense layer on [CLS]; or without that
-            layer "mean", "cls", "max" or "weighted", as for `BertTextEmbedder`.
+            layer "mean", "cls", "max" or "weighted", as for `BertTextEmbedder`, scaled to the length sqrt(hidden).
         dropout: rate of the dropout on that vector.
         class_weights: list, or dict of label name to weight: how much an example of a label (with several labels at
             once: a label's term) counts in the loss. None weights all equally.
@@ -114,7 +114,9 @@ class BertClassifier(BertHead):
             pooled = self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
         else:
             tokens = ops.cast(self.encoder(inputs, training=training)["sequence_output"], "float32")
-            pooled = pool_tokens(tokens, inputs.get("padding_mask"), self.pooling)
+            vectors = scale_to_unit_length(pool_tokens(tokens, inputs.get("padding_mask"), self.pooling))
+            # About the length of a pooler's output, for which learning rates are known: numbers near 1.
+            pooled = vectors * self.encoder.hidden_size**0.5
         logits = self.logits(self.dropout(pooled, training=training))
         if window_text_ids is None:
             return logits

@@ -404,8 +404,8 @@ def test_predict_sees_changed_weights():
 def test_classifies_the_vectors_of_an_embedder(pooling, tmp_path):
     encoder = toy_encoder(with_pooler=False)
     classifier = BertClassifier(encoder, ["negative", "positive"], toy_preprocessor(), pooling=pooling, seed=1)
-    vectors = BertTextEmbedder(encoder, toy_preprocessor(), pooling, normalize=False).encode(TEXTS)
-    expected = vectors @ np.asarray(classifier.logits.kernel) + np.asarray(classifier.logits.bias)
+    vectors = BertTextEmbedder(encoder, toy_preprocessor(), pooling).encode(TEXTS)
+    expected = 4 * vectors @ np.asarray(classifier.logits.kernel) + np.asarray(classifier.logits.bias)
     assert_close(classifier.predict(TEXTS, verbose=0), expected, num_terms=64)
     trained(classifier, epochs=1)
     folder = classifier.save_checkpoint(tmp_path / "model")
