@@ -8,7 +8,7 @@ import keras
 from absl import logging
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # of x86-64, and of arm64
+BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # of x86-64, and of arm64
 
 
 def processor_features() -> frozenset[str]:
@@ -27,11 +27,11 @@ def warn_if_bfloat16_is_slow() -> None:
     Call it once variables exist: it asks the backend for its devices, after which they cannot be configured.
     """
     features = processor_features()
-    if not features or features & _BFLOAT16_FEATURES or keras.backend.backend() not in ("tensorflow", "jax"):
+    if not features or features & BFLOAT16_FEATURES or keras.backend.backend() not in ("tensorflow", "jax"):
         return
     if all(device.startswith("cpu") for device in keras.distribution.list_devices()):
         logging.warning(
             "mixed_bfloat16 is slow on this processor, which has no instructions for bfloat16 (%s), and there is no "
             "GPU or TPU; float32 is faster here",
-            ", ".join(sorted(_BFLOAT16_FEATURES)),
+            ", ".join(sorted(BFLOAT16_FEATURES)),
         )

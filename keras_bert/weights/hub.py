@@ -115,6 +115,13 @@ def download(address: HubAddress, tokenizer_only: bool = False, refresh: bool = 
         raise _explain(error, address, "download", cache.list_commits()) from error
 
 
+def is_downloaded(address: HubAddress) -> bool:
+    """Returns whether `download` finds all files in the cache; it does not ask the hub."""
+    import huggingface_hub.constants
+
+    return _Cache(address, huggingface_hub).find_complete(tokenizer_only=False) is not None
+
+
 class _HubFailure(Exception):
     """An error of `huggingface_hub` or its HTTP client, as opposed to one of ours."""
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from keras_bert.typing import PathLike
-from keras_bert.weights.hub import SCHEME, HubAddress, download, find_address, parse_address
-from keras_bert.weights.preset_table import BUNDLED, HUB, PRESETS
+from keras_bert.weights.hub import SCHEME, HubAddress, download, find_address, is_downloaded, parse_address
+from keras_bert.weights.preset_table import BUNDLED, HUB, PRESETS, Preset
 
 BUNDLED_PRESETS = Path(__file__).parents[1] / "presets"  # one folder per preset
 # The package that contains the weights of `all_minilm_l6_v2`: its import name, the folder in it, how to install it.
@@ -57,6 +57,19 @@ def resolve_preset(name: PathLike, tokenizer_only: bool = False) -> Path:
         + f" Pass one of the names that keras_bert.list_presets() lists, {SCHEME}owner/name for a model on the Hugging "
         "Face Hub, or the path of a folder."
     )
+
+
+def find_local_presets() -> list[str]:
+    """Returns the names of the presets that are here: bundled, installed as a package, or downloaded from the hub."""
+
+    def is_here(preset: Preset) -> bool:
+        if preset.source == BUNDLED:
+            return (BUNDLED_PRESETS / preset.name).is_dir()
+        if preset.name == _PACKAGE_PRESET and importlib.util.find_spec(_PACKAGE) is not None:
+            return True
+        return preset.repository is not None and is_downloaded(HubAddress(preset.repository))
+
+    return [name for name, preset in PRESETS.items() if is_here(preset)]
 
 
 def _simplify(name: PathLike) -> str:
