@@ -16,6 +16,7 @@ FINE_TUNING_PROGRAMS = (
     "tasks.distill",
     "tasks.embed",
     "tasks.glue",
+    "tasks.setfit",
     "tasks.squad",
     "tasks.swag",
     "tasks.tagging",

@@ -49,6 +49,7 @@ _LAZY_NAMES = {
     "TrainerSettings": "keras_bert.training.trainer_settings",
     "WarmupSchedule": "keras_bert.training.schedule",
     "ZeroShotClassifier": "keras_bert.models.zero_shot",
+    "contrastive_pairs": "keras_bert.data.contrastive_pairs",
     "distill": "keras_bert.finetuning.distillation",
     "fine_tune": "keras_bert.finetuning.fine_tuner",
     "list_presets": "keras_bert.weights.preset_table",

@@ -228,7 +228,7 @@ class _FineTuner:
                 result = trainer.train(batches)
         if is_chief(self.strategy):
             if not (run.path / MODEL_FOLDER).exists():
-                model.save_checkpoint(run.path / MODEL_FOLDER)
+                task.finished_model(model).save_checkpoint(run.path / MODEL_FOLDER)
             if recipe.lora_rank is not None and not (run.path / ADAPTER_FOLDER).exists():
                 model.save_adapter(run.path / ADAPTER_FOLDER, recipe.init_checkpoint)
             draw_training_curve(run.path / "training_curve.png", run.read_log())

@@ -124,7 +124,15 @@ class FineTuningTask:
         elif recipe.dropout is not None:
             raise ValueError(f"the head of {self.name} has no dropout before it; got dropout={recipe.dropout}")
         assert recipe.init_checkpoint is not None
-        return self.load_model(recipe.init_checkpoint, {**_common_arguments(recipe), **arguments})
+        return self.load_initial_model(recipe.init_checkpoint, {**_common_arguments(recipe), **arguments})
+
+    def load_initial_model(self, checkpoint: str | Path, arguments: dict[str, Any]) -> BertHead:
+        """Loads the model to train, if it is of another class than that of `load_model`."""
+        return self.load_model(checkpoint, arguments)
+
+    def finished_model(self, model: Any) -> Any:
+        """Returns the model to save after a training, if it is another than the trained one."""
+        return model
 
     def trained_model(self, checkpoint: Path, recipe: FineTuningRecipe) -> Any:
         """Loads the model of a checkpoint that was trained for this task; raises ValueError if its head was not."""

@@ -16,6 +16,7 @@ from keras_bert.data.label_values import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from keras_bert.export.export_options import ExportArguments, ExportOptions
 from keras_bert.layers.text_pooling import pool_tokens, scale_to_unit_length
 from keras_bert.models.head import BertHead, LossTerms
+from keras_bert.models.inference import Predictor
 from keras_bert.models.labels import class_weight_list, encode_labels, label_names
 from keras_bert.typing import Inputs, PathLike, Tensor
 from keras_bert.weights.checkpoint import Checkpoint
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from keras_bert.text.preprocessor import BertPreprocessor
 
 _ALL_VALUES = "values"  # the output that holds every value of a regression
+_WINDOW_TEXT_IDS = "window_text_ids"
 _WINDOWS = "windows"  # `keras_bert.text.preprocessor.WINDOWS`, whose module needs TensorFlow
 _TAKEN_NAMES = (_ALL_VALUES, "num_windows", "truncated")  # of outputs that are not one label's
 
@@ -108,20 +110,22 @@ class BertClassifier(BertHead):
 
     def call(self, inputs: Inputs, training: bool = False) -> Tensor:
         """Computes the logits of a batch of ids."""
-        inputs = dict(inputs)
-        window_text_ids = inputs.pop("window_text_ids", None)
+        pooled = self.dropout(self._pooled(inputs, training), training=training)
+        return _mean_of_windows(self.logits(pooled), inputs)
+
+    @property
+    def _length(self) -> float:
+        # About the length of a pooler's output, for which learning rates are known: numbers near 1.
+        return self.encoder.hidden_size**0.5
+
+    def _pooled(self, inputs: Inputs, training: bool = False) -> Tensor:
+        """Computes the vectors [rows, hidden] that the output layer takes."""
+        inputs = {name: ids for name, ids in inputs.items() if name != _WINDOW_TEXT_IDS}
         if self.pooling == POOLER:
-            pooled = self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
-        else:
-            tokens = ops.cast(self.encoder(inputs, training=training)["sequence_output"], "float32")
-            vectors = scale_to_unit_length(pool_tokens(tokens, inputs.get("padding_mask"), self.pooling))
-            # About the length of a pooler's output, for which learning rates are known: numbers near 1.
-            pooled = vectors * self.encoder.hidden_size**0.5
-        logits = self.logits(self.dropout(pooled, training=training))
-        if window_text_ids is None:
-            return logits
-        windows = ops.segment_sum(ops.ones_like(logits), window_text_ids, sorted=True)
-        return ops.segment_sum(logits, window_text_ids, sorted=True) / windows
+            return self.encoder(inputs, training=training, pooled_only=True)["pooled_output"]
+        tokens = ops.cast(self.encoder(inputs, training=training)["sequence_output"], "float32")
+        vectors = scale_to_unit_length(pool_tokens(tokens, inputs.get("padding_mask"), self.pooling))
+        return vectors * self._length
 
     def loss_terms(self, labels: Any, outputs: Any, sample_weight: Tensor | None = None) -> LossTerms:
         """Computes the loss of a batch.
@@ -197,6 +201,59 @@ class BertClassifier(BertHead):
         if self.problem_type == SINGLE_LABEL:
             return ops.softmax(logits)
         return ops.sigmoid(logits) if self.problem_type == MULTI_LABEL else logits
+
+    def fit_logits(self, x: Any, y: Any = None, inverse_regularization: float = 1.0) -> None:
+        """Fits the output layer alone, by scikit-learn's logistic regression with an L2 penalty, and not the encoder.
+
+        This is the second step of SetFit (arXiv 2209.11055), after the encoder was trained in a `BertTextEmbedder` on
+        `keras_bert.contrastive_pairs`; with any other encoder it is a linear probe. The regression is fitted to vectors
+        of length 1, as by the setfit library for an embedder that normalizes.
+
+        Args:
+            x, y: texts or ids in memory and their labels, as for `fit`; at least one text for each label.
+            inverse_regularization: scikit-learn's `C`: the higher, the closer the fit to the labels.
+
+        Raises:
+            ValueError: if the problem is not single-label classification, a label has no text, or the Keras backend is
+                not TensorFlow.
+
+        Example:
+
+        >>> encoder = keras_bert.BertEncoder(
+        ...     6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, with_pooler=False, seed=0
+        ... )
+        >>> tokenizer = keras_bert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad"], lower_case=True)
+        >>> preprocessor = keras_bert.BertPreprocessor(tokenizer, sequence_length=8)
+        >>> classifier = BertClassifier(encoder, ["no", "yes"], preprocessor, pooling="mean", seed=0)
+        >>> classifier.fit_logits(["good", "bad"], ["yes", "no"], inverse_regularization=10.0)
+        >>> classifier.predict_labels(["bad", "good"])
+        ['no', 'yes']
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(f"fit_logits needs TensorFlow, and the Keras backend is {keras.backend.backend()}")
+        if self.problem_type != SINGLE_LABEL:
+            raise ValueError(
+                f"logistic regression needs a single label per text ({SINGLE_LABEL!r}); the problem_type is "
+                f"{self.problem_type!r}"
+            )
+        examples: Any = self.tokenize(x, y)
+        if examples.labels is None:
+            raise ValueError("there are no labels: y is None")
+        counts = np.bincount(examples.labels, minlength=len(self.labels))
+        if missing := [name for name, count in zip(self.labels, counts, strict=True) if not count]:
+            raise ValueError(f"every label needs a text to learn from; there is none for {missing}")
+        predictor = Predictor(lambda model, batch: _mean_of_windows(ops.cast(model._pooled(batch), "float32"), batch))
+        vectors = predictor.outputs_of_examples(self, examples).astype("float64")
+        weights = None if self.class_weights is None else dict(enumerate(self.class_weights))
+        regression = LogisticRegression(C=inverse_regularization, class_weight=weights, max_iter=1000)
+        regression.fit(vectors / self._length, examples.labels)
+        kernel, bias = regression.coef_.T / self._length, regression.intercept_
+        if len(self.labels) == 2:  # one logit, that of the second label
+            kernel, bias = (np.concatenate([-part / 2, part / 2], axis=-1) for part in (kernel, bias))
+        self.logits.kernel.assign(kernel)
+        self.logits.bias.assign(bias)
 
     def predict_probabilities(self, x: Any, batch_size: int | None = None, verbose: int | str = 0) -> np.ndarray:
         """Predicts the probabilities of the labels (values for regression), in the order given.
@@ -324,6 +381,15 @@ class BertClassifier(BertHead):
 
     def _has_labels_of(self, head: Mapping[str, Any]) -> bool:
         return head.get("pooling", POOLER) == self.pooling and super()._has_labels_of(head)
+
+
+def _mean_of_windows(values: Tensor, inputs: Inputs) -> Tensor:
+    """Averages rows of windows by text; without windows, rows are returned as they are."""
+    numbers = inputs.get(_WINDOW_TEXT_IDS)
+    if numbers is None:
+        return values
+    windows = ops.segment_sum(ops.ones_like(values), numbers, sorted=True)
+    return ops.segment_sum(values, numbers, sorted=True) / windows
 
 
 def _serving_answers(classifier: BertClassifier, logits: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.linear_model import LogisticRegression
 
 import keras_bert
 from keras_bert.models.classifier import BertClassifier
@@ -433,3 +434,41 @@ def test_invalid_pooling_in_a_checkpoint(tmp_path):
     config.write_text(config.read_text().replace('"max"', '["max"]'))
     with pytest.raises(ValueError, match=r"config.json: classifier_pooling must be one of .*; found \['max'\]"):
         BertClassifier.from_checkpoint(tmp_path / "model")
+
+
+@pytest.mark.parametrize("labels", [("bad", "good"), ("bad", "good", "none")])
+def test_fit_logits_is_the_logistic_regression_of_scikit_learn(labels):
+    texts, names = toy_reviews(60)
+    names = [
+        labels[-1] if len(text.split()) > 6 else labels[name == "positive"]
+        for text, name in zip(texts, names, strict=True)
+    ]
+    classifier = toy_classifier(
+        labels, {"with_pooler": False}, pooling="mean", class_weights=[1.0, 3.0, 0.5][: len(labels)]
+    )
+    encoder_weights = [np.array(weight) for weight in classifier.encoder.weights]
+    classifier.fit_logits(texts[:40], names[:40], inverse_regularization=5.0)
+    vectors = BertTextEmbedder(classifier.encoder, classifier.preprocessor).encode(texts)
+    weights = dict(zip(labels, classifier.class_weights, strict=True))
+    expected = LogisticRegression(C=5.0, class_weight=weights, max_iter=1000).fit(vectors[:40], names[:40])
+    np.testing.assert_allclose(
+        classifier.predict_probabilities(texts), expected.predict_proba(vectors), atol=2e-3, rtol=0
+    )
+    for before, after in zip(encoder_weights, classifier.encoder.weights, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_fit_logits_averages_the_vectors_of_windows():
+    labels = ["positive", "negative", "negative", "positive"]
+    classifier = toy_classifier(preprocessor=toy_preprocessor(long_texts="windows"))
+    classifier.fit_logits(LONG_TEXTS, labels, inverse_regularization=1e6)
+    assert classifier.predict_labels(LONG_TEXTS) == labels
+
+
+def test_fit_logits_rejects_labels_that_it_cannot_learn():
+    with pytest.raises(ValueError, match=r"every label needs a text to learn from; there is none for \['positive'\]"):
+        toy_classifier().fit_logits(["good", "bad"], ["negative", "negative"])
+    with pytest.raises(ValueError, match="there are no labels: y is None"):
+        toy_classifier().fit_logits(["good", "bad"])
+    with pytest.raises(ValueError, match=r"logistic regression needs a single label per text .* is 'multi_label"):
+        toy_classifier(problem_type=MULTI_LABEL).fit_logits(["good"], [["negative"]])
