@@ -10,6 +10,7 @@ command to resume an interrupted experiment.
 """
 
 import statistics
+from collections import Counter
 from pathlib import Path
 
 from absl import app, flags
@@ -40,8 +41,6 @@ def find_files(dataset, data_dir):
 
 def write_examples(source, text_column, number, seed, target):
     """Writes `number` examples of each label as TSV, or as many as the rarest label has; returns both numbers."""
-    from collections import Counter
-
     from keras_bert.data.example_files import read_examples
     from keras_bert.finetuning.few_shot_task import draw_examples
     from keras_bert.io.atomic_write import atomic_text_file

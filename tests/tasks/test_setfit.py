@@ -9,7 +9,7 @@ from keras_bert.models.text_embedder import BertTextEmbedder
 from tasks import classify, setfit
 from tests.tasks import programs
 from tests.tasks.test_classify import write_csv
-from tests.toys import toy_reviews
+from tests.toys import toy_encoder, toy_preprocessor, toy_reviews
 
 TEXTS, NAMES = toy_reviews(160)
 COLUMNS = {"text_column": "review", "label_column": "mood"}
@@ -104,3 +104,6 @@ def test_rejects_data_that_it_cannot_learn_from(toy_checkpoint, files, tmp_path)
         with pytest.raises(SystemExit, match=message):
             run("train", tmp_path / "run", toy_checkpoint, train_file=file, dev_file=dev, **options)
         assert not (tmp_path / "run").exists()
+    projected = BertTextEmbedder(toy_encoder(with_pooler=False), toy_preprocessor(), projection=5)
+    with pytest.raises(SystemExit, match="has a dense layer on its text vectors, which a classifier lacks"):
+        run("train", tmp_path / "run", projected.save_checkpoint(tmp_path / "projected"), **files)
