@@ -26,6 +26,19 @@ MESSAGES = (
 )
 
 
+# The whole program: the exported model needs TensorFlow and tensorflow-text, but not keras_bert.
+CLASSIFY = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+version, *messages = sys.argv[1:]
+answer = tf.saved_model.load(version).signatures["serving_default"](text=tf.constant(messages))
+for label, probabilities, message in zip(answer["label"].numpy(), answer["probabilities"].numpy(), messages):
+    print(f"{label.decode():<20} {max(probabilities):.2f}  {message}")
+"""
+
+
 def baseline_accuracy(train, dev):
     """Returns the accuracy on dev of TF-IDF with logistic regression, with scikit-learn's default settings."""
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -90,10 +103,10 @@ def main(argv):
 
     version = classifier.export(next_version(Path(values.run_dir) / "saved_model"))
     print(f"\nExported to {version}. Predictions of a fresh process, without keras_bert:", flush=True)
-    subprocess.run([sys.executable, "-m", "tools.ask", f"--saved_model={version}", *MESSAGES], check=True)
+    subprocess.run([sys.executable, "-c", CLASSIFY, str(version), *MESSAGES], check=True)
     print(
         "\nNext steps:\n"
-        f'  {sys.executable} -m tools.ask --saved_model={version} "where is my refund?"\n'
+        f"  {sys.executable} -m tools.serve --saved_model={version} --name=intents  # try it in a browser\n"
         f"  docker run -p 8501:8501 -v {version.parent.resolve()}:/models/intents -e MODEL_NAME=intents "
         "tensorflow/serving\n"
         "  See docs/serving.md for requests to the server, README.md for training in Python; make test runs the tests."

@@ -37,8 +37,8 @@ class Column(NamedTuple):
         """Returns a string, a number or a list of strings for each row, from {output name: array}."""
         array = arrays[self.output]
         if self.label_index is not None:
-            return _to_python(array[:, self.label_index])
-        values = _to_python(array)
+            return to_python(array[:, self.label_index])
+        values = to_python(array)
         return [[name for name in row if name] for row in values] if array.ndim == 2 else values
 
 
@@ -71,7 +71,7 @@ class ItemList(NamedTuple):
             count = arrays[self.count]
             counts = count if count.ndim == 1 else np.count_nonzero(count, axis=1)
         for row, count in enumerate(counts):
-            values = [_to_python(array[row][:count]) for array in sources]
+            values = [to_python(array[row][:count]) for array in sources]
             yield values[0] if isinstance(self.source, str) else _make_objects(list(self.source), values)
 
 
@@ -127,9 +127,7 @@ class ServingSignature:
             )
         self._serve = self._model.signatures[SIGNATURE]
         self.inputs = _find_text_inputs(folder, self._serve.structured_input_signature[1])
-        labels_file = folder / "assets" / "labels.txt"
-        labels = labels_file.read_text(encoding="utf-8").rstrip("\n").split("\n") if labels_file.is_file() else None
-        columns, lists = map_outputs(self._serve.structured_outputs, self.inputs, labels)
+        columns, lists = map_outputs(self._serve.structured_outputs, self.inputs, read_labels(folder))
         self._predictions = {**columns, **lists}
         self.columns, self.lists = list(columns), list(lists)
 
@@ -152,6 +150,12 @@ class ServingSignature:
             if len(array) != len(rows):
                 raise ValueError(f"the signature's output {name!r} has {len(array)} rows for {len(rows)} rows of texts")
         return [list(row) for row in zip(*(item.rows(arrays | counts) for item in predictions), strict=True)]
+
+
+def read_labels(folder):
+    """Returns the labels of an exported model, in the order of its outputs, or None."""
+    file = folder / "assets" / "labels.txt"
+    return file.read_text(encoding="utf-8").rstrip("\n").split("\n") if file.is_file() else None
 
 
 def map_outputs(outputs, inputs, labels=None):
@@ -224,7 +228,7 @@ def _make_objects(keys, values):
     return [dict(zip(keys, item, strict=True)) for item in zip(*values, strict=True)]
 
 
-def _to_python(array):
+def to_python(array):
     """Converts an array to nested lists of strings and numbers."""
     if array.dtype == object:
         return _decode(array.tolist())

@@ -258,15 +258,25 @@ def write_model_card(
     return path
 
 
+def find_model_class(folder: Path) -> str:
+    """Returns the name of our class for the weights in a folder and their head; an unknown head is left out."""
+    if (folder / MODULES_NAME).is_file():
+        return "BertTextEmbedder"
+    architecture = next(iter(_read_config(folder).get("architectures") or []), None)
+    return _CLASSES.get(str(architecture), "BertEncoder")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    return read_json(folder / _CONFIG_NAME) if (folder / _CONFIG_NAME).is_file() else {}
+
+
 def _read_folder(folder: Path, model_class: str | None) -> dict[str, Any]:
     """Returns the fields of a card that the configuration of a folder states."""
-    config = read_json(folder / _CONFIG_NAME) if (folder / _CONFIG_NAME).is_file() else {}
-    architecture = next(iter(config.get("architectures") or []), None)
-    is_sentence_encoder = (folder / MODULES_NAME).is_file()
+    config = _read_config(folder)
     if model_class not in _USES:  # a subclass of the user's is loaded by the class that it extends
-        model_class = "BertTextEmbedder" if is_sentence_encoder else _CLASSES.get(str(architecture), "BertEncoder")
+        model_class = find_model_class(folder)
     fields: dict[str, Any] = {"model_class": model_class, "limits": [_BIAS]}
-    if is_sentence_encoder:
+    if (folder / MODULES_NAME).is_file():
         fields |= {"pipeline_tag": "sentence-similarity", "tags": ["sentence-transformers", "feature-extraction"]}
     labels = config.get("id2label")
     if isinstance(labels, dict) and model_class in ("BertClassifier", "BertTokenClassifier"):

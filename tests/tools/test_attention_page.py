@@ -4,23 +4,15 @@ import html
 import html.parser
 import json
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.tools.browser import BROWSERS, OPTIONS, installed_browsers
 from tools import attention_page
 from tools.attention_page import ROUNDING_ERROR, Attention, build_page, check_size, encode_weights
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PLAYWRIGHT = Path.home() / ".cache" / "ms-playwright"
-OPTIONS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"),
-    *("--window-size=1280,900", "--dump-dom"),
-]
 HOSTILE = [
     *("</script><script>document.title='broken out'</script>", "<!--<script>", "$style", "&lt;", "]]>", "__proto__"),
     *("<img src=x onerror=\"document.title='broken out'\">", "\"'`${alert(1)}\\", "👩‍🚀", "שלום", "\u202egnp.exe"),
@@ -120,8 +112,8 @@ def test_page_makes_no_requests_and_runs_one_script():
 
 def test_rejects_too_many_weights(monkeypatch):
     check_size(12, 12, 512)
-    message = r"24 layers of 16 heads with 512 tokens are 100,663,296 weights.* 67,108,864; show fewer layers by "
-    with pytest.raises(ValueError, match=message + "--layers, or fewer tokens by --max_seq_length"):
+    message = r"24 layers of 16 heads with 512 tokens are 100,663,296 weights.* 67,108,864; shorten the texts"
+    with pytest.raises(ValueError, match=message):
         check_size(24, 16, 512)
     monkeypatch.setattr(attention_page, "MAX_WEIGHTS", 2 * 2 * 7 * 7 - 1)
     with pytest.raises(ValueError, match="a page holds at most 195"):
@@ -130,7 +122,8 @@ def test_rejects_too_many_weights(monkeypatch):
 
 def open_file(browser, file, fragment=""):
     """Opens a file in a headless browser; returns the document and the lines of its console."""
-    command = [browser, *OPTIONS, f"--user-data-dir={file.parent / 'profile'}", f"{file.as_uri()}{fragment}"]
+    options = [*OPTIONS, "--enable-logging=stderr", "--window-size=1280,900", "--dump-dom"]
+    command = [browser, *options, f"--user-data-dir={file.parent / 'profile'}", f"{file.as_uri()}{fragment}"]
     process = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120)
     return process.stdout, [line for line in process.stderr.splitlines() if "CONSOLE" in line]
 
@@ -146,10 +139,9 @@ def open_page(browser, folder, page, fragment=""):
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     """A Chromium-based browser that can open a file."""
-    installed = [*map(shutil.which, BROWSERS), *map(str, PLAYWRIGHT.glob("chromium-*/chrome-linux*/chrome"))]
     probe = tmp_path_factory.mktemp("browser") / "probe.html"
     probe.write_text("<body><script>document.body.append(6 * 7)</script>")
-    for program in filter(None, installed):
+    for program in installed_browsers():
         if "42" in open_file(program, probe)[0]:
             return program
     pytest.skip(f"no browser is installed that can open a file (looked for {BROWSERS})")

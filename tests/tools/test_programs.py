@@ -11,7 +11,6 @@ from tests.tools.program_flags import parse_flags
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path.stem for path in (ROOT / "tools").glob("*.py") if "app.run(main)" in path.read_text("utf-8"))
 REQUIRED_FLAGS = {
-    "attention": {"checkpoint": "missing", "text": "a"},
     "build_vocab": {"input": "FOLDER/in.txt"},
     "extract_features": {"checkpoint": "missing", "input": "FOLDER/in.txt"},
     "predict": {"saved_model": "FOLDER", "input": "FOLDER/in.txt"},
@@ -41,16 +40,16 @@ def test_importing_programs_does_not_import_tensorflow():
 
 @pytest.mark.parametrize("name", REQUIRED_FLAGS)
 def test_existing_outputs_are_only_replaced_on_request(name, tmp_path, monkeypatch):
-    for file in ("in.txt", "saved_model.pb", "old.html"):
+    for file in ("in.txt", "saved_model.pb", "old.txt"):
         (tmp_path / file).write_text("mine")
     options = {flag: value.replace("FOLDER", str(tmp_path)) for flag, value in REQUIRED_FLAGS[name].items()}
     program = load_program(name)
-    monkeypatch.setattr(flags, "FLAGS", parse_flags(program, output=tmp_path / "old.html", **options))
+    monkeypatch.setattr(flags, "FLAGS", parse_flags(program, output=tmp_path / "old.txt", **options))
     monkeypatch.setattr(program, "hide_info_logs", lambda: None, raising=False)
     # Errors are printed in one line.
-    message = rf"^tools.{name}: --output=[^\n]*old\.html exists; give another name, or --overwrite to replace it$"
+    message = rf"^tools.{name}: --output=[^\n]*old\.txt exists; give another name, or --overwrite to replace it$"
     with pytest.raises(SystemExit, match=message):
         program.main([name])
-    assert (tmp_path / "old.html").read_text() == "mine"
+    assert (tmp_path / "old.txt").read_text() == "mine"
     with pytest.raises(app.UsageError, match="unexpected arguments"):
         program.main([name, "another"])

@@ -60,4 +60,4 @@ def test_trains_exports_and_classifies(tmp_path, monkeypatch, capsys):
     assert "576 training and 216 test messages with 12 labels" in printed
     assert re.search(r"Test accuracy: 0\.\d{3} after \d+ s", printed)
     assert (tmp_path / "saved_model" / "1" / "saved_model.pb").is_file()
-    assert commands[0][1:4] == ["-m", "tools.ask", f"--saved_model={tmp_path / 'saved_model' / '1'}"]
+    assert commands[0][1:4] == ["-c", quickstart.CLASSIFY, str(tmp_path / "saved_model" / "1")]

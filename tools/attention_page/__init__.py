@@ -34,7 +34,7 @@ def check_size(num_layers, num_heads, length):
     if num_weights > MAX_WEIGHTS:
         raise ValueError(
             f"{num_layers} layers of {num_heads} heads with {length} tokens are {num_weights:,} weights, but a page "
-            f"holds at most {MAX_WEIGHTS:,}; show fewer layers by --layers, or fewer tokens by --max_seq_length"
+            f"holds at most {MAX_WEIGHTS:,}; shorten the texts"
         )
 
 
@@ -70,9 +70,9 @@ def build_page(attention, title, subtitle, texts):
     style, script = _read_part("page.css"), _read_part("page.js")
     return string.Template(_read_part("page.html")).substitute(
         style=style,
-        style_hash=_hash_for_policy(style),
+        style_hash=hash_for_policy(style),
         script=script,
-        script_hash=_hash_for_policy(script),
+        script_hash=hash_for_policy(script),
         # json.dumps returns ASCII, in which only "<" could end the element.
         data=json.dumps(data).replace("<", "\\u003c"),
     )
@@ -86,5 +86,6 @@ def _read_part(name):
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
-def _hash_for_policy(source):
+def hash_for_policy(source):
+    """Returns what allows a script or a style in a Content Security Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")
