@@ -1,4 +1,5 @@
 import re
+import subprocess
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +47,7 @@ def test_next_version_is_above_the_highest_one(tmp_path):
 
 @pytest.mark.slow
 def test_trains_exports_and_classifies(tmp_path, monkeypatch, capsys):
-    commands = []
+    commands, run = [], subprocess.run
     monkeypatch.setattr(quickstart.flags, "FLAGS", parse_flags(quickstart, run_dir=tmp_path, epochs=1))
     monkeypatch.setattr(quickstart.subprocess, "run", lambda command, check: commands.append(command))
 
@@ -60,4 +61,6 @@ def test_trains_exports_and_classifies(tmp_path, monkeypatch, capsys):
     assert "576 training and 216 test messages with 12 labels" in printed
     assert re.search(r"Test accuracy: 0\.\d{3} after \d+ s", printed)
     assert (tmp_path / "saved_model" / "1" / "saved_model.pb").is_file()
-    assert commands[0][1:4] == ["-c", quickstart.CLASSIFY, str(tmp_path / "saved_model" / "1")]
+    lines = run(commands[0], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [re.split(r" +[01]\.\d\d  ", line, maxsplit=1)[1] for line in lines] == list(quickstart.MESSAGES)
+    assert "keras_bert" not in quickstart.CLASSIFY
