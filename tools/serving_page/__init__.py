@@ -16,6 +16,7 @@ from tools.attention_page import hash_for_policy
 
 HOST = "127.0.0.1"
 MAX_REQUEST_BYTES = 2**20
+_MESSAGES = {413: f"the request is larger than {MAX_REQUEST_BYTES >> 20} MiB; send less text"}
 _NUM_THREADS = 2  # requests computed at the same time
 _MODEL_PATH = re.compile(r"/v1/models/(?P<name>[^/:]+)(/versions/(?P<version>\d+))?(?P<verb>:predict|/metadata)?")
 _PAGE = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
@@ -57,7 +58,7 @@ class ServingApp:
         try:
             response = self._respond(request)
         except HTTPException as error:
-            response = _json_response({"error": error.description}, error.code)
+            response = _json_response({"error": _MESSAGES.get(error.code, error.description)}, error.code)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers.setdefault("Content-Security-Policy", "frame-ancestors 'none'")
         return response(environ, start_response)
