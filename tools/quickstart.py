@@ -106,7 +106,7 @@ def main(argv):
     subprocess.run([sys.executable, "-c", CLASSIFY, str(version), *MESSAGES], check=True)
     print(
         "\nNext steps:\n"
-        f"  {sys.executable} -m tools.serve --saved_model={version} --name=intents  # try it in a browser\n"
+        f"  {sys.executable} -m tools.serve --saved_model={version}  # try it in a browser\n"
         f"  docker run -p 8501:8501 -v {version.parent.resolve()}:/models/intents -e MODEL_NAME=intents "
         "tensorflow/serving\n"
         "  See docs/serving.md for requests to the server, README.md for training in Python; make test runs the tests."

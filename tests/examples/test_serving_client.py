@@ -1,7 +1,6 @@
 """The example client gets a model's own predictions from in-process servers of both protocols."""
 
 import concurrent.futures
-import http.server
 import json
 import threading
 
@@ -14,28 +13,11 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from examples import serving_client
 from tests.tolerances import assert_close
 from tests.toys import toy_classifier
+from tools.serve import make_server
+from tools.served_model import ServedModel
 
 pytestmark = pytest.mark.slow
 TEXTS = ["a good film", "", "bad \u00e9 [SEP]"]
-
-
-class RestServer(http.server.BaseHTTPRequestHandler):
-    """Answers column requests as TensorFlow Serving's REST API describes them."""
-
-    signature = None
-
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        try:
-            assert (self.path, request["signature_name"]) == ("/v1/models/reviews:predict", "serving_default")
-            outputs = self.signature(**{name: tf.constant(values) for name, values in request["inputs"].items()})
-            outputs = {name: tensor.numpy().tolist() for name, tensor in outputs.items()}
-            status, answer = 200, {"outputs": outputs}
-        except TypeError as error:
-            status, answer = 400, {"error": str(error)}
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer, default=bytes.decode).encode())
 
 
 class GrpcServer(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -58,25 +40,25 @@ class GrpcServer(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A classifier, and the signature of its export."""
+    """A classifier, and the folder of its export."""
     classifier = toy_classifier()
-    loaded = tf.saved_model.load(classifier.export(tmp_path_factory.mktemp("model") / "1"))
-    return classifier, loaded.signatures["serving_default"]
+    return classifier, classifier.export(tmp_path_factory.mktemp("model") / "1")
 
 
 @pytest.fixture(params=["http", "grpc"])
 def address(model, request):
-    _, signature = model
+    _, folder = model
     if request.param == "http":
-        handler = type("Handler", (RestServer,), {"signature": staticmethod(signature)})
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server = make_server(ServedModel(folder, "reviews"), None, 0, 30)
         threading.Thread(target=server.serve_forever, args=[0.01]).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         server.server_close()
     else:
+        loaded = tf.saved_model.load(folder)
         server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(GrpcServer(signature), server)
+        servicer = GrpcServer(loaded.signatures["serving_default"])
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         yield f"grpc://127.0.0.1:{port}"

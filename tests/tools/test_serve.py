@@ -344,6 +344,17 @@ def test_empty_lists_and_shortcut(browser, tmp_path):
 
 
 @pytest.mark.slow
+def test_selects_the_task_by_keyboard(browser, tmp_path):
+    model = ServedModel(export("search", tmp_path / "1"), "texts")
+    with serving(model) as address:
+        open_page(browser, address, 390)
+        browser.evaluate("document.querySelector('select').focus()")
+        browser.press("ArrowDown")
+        texts = {"text": "good", "others": "bad\nfine"}
+        assert run_by_keyboard(browser, texts) == expected_similarities(model, texts)
+
+
+@pytest.mark.slow
 def test_shows_attention_in_a_new_tab(browser, tmp_path):
     checkpoint = toy_encoder().save_checkpoint(tmp_path / "model", toy_preprocessor().tokenizer)
     attention = AttentionModel(checkpoint, "toy").build_page
