@@ -221,7 +221,8 @@ def run(values):
     from tqdm import tqdm
 
     from keras_bert.io.row_errors import BadRows, plural
-    from tools.feature_files import import_pyarrow, read_texts
+    from tools.feature_files import read_texts
+    from tools.parquet_tables import import_pyarrow
     from tools.prediction_files import count_lines
 
     if output_format == "parquet":

@@ -6,6 +6,7 @@ import json
 import numpy as np
 
 from keras_bert.io.atomic_write import atomic_path
+from tools.parquet_tables import import_pyarrow
 from tools.prediction_files import open_output, read_rows
 
 _PAIR_SEPARATOR = " ||| "  # google-research/bert, extract_features.py
@@ -96,16 +97,6 @@ def open_parquet(path, unit, vector_columns, dtype, settings, overwrite=False):
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
         yield write
-
-
-def import_pyarrow():
-    """Returns the modules `pyarrow` and `pyarrow.parquet`, or raises ValueError with how to install them."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ValueError(f"Parquet needs pyarrow: pip install 'keras-bert-zoo[features]' ({error})") from error
-    return pyarrow, pyarrow.parquet
 
 
 def _check_finite(lines, vectors):

@@ -2,11 +2,12 @@
 
     python -m tools.predict --saved_model=runs/x/saved_model/1 --input=reviews.tsv --output=predictions.tsv
 
-Input: TSV (no quoting), CSV or JSON Lines with named columns, or .txt with one text per line; UTF-8, optionally .gz. By
-default the text columns have the names of the model's inputs. A file without rows is an error.
+Input: TSV (no quoting), CSV, JSON Lines or Parquet with named columns, or .txt with one text per line; text is UTF-8,
+optionally .gz. By default the text columns have the names of the model's inputs. A file without rows is an error.
 
-Output: TSV, CSV or JSON Lines with one row per input row, in the same order: `line` (the line on which the row begins,
-from 1) and the predictions. Lists are written to JSON Lines only. The file appears under its name when it is complete.
+Output: TSV, CSV, JSON Lines or Parquet with one row per input row, in the same order: `line` (the line on which the row
+begins, or the number of the row in Parquet, from 1) and the predictions. Lists are written to JSON Lines and Parquet
+only. The file appears under its name when it is complete.
 
     model              inputs                       columns                                 lists
     classifier         text, or text_a and text_b   label, probability_<label>; and labels
@@ -23,108 +24,51 @@ columns `num_windows`, how many it read, and `truncated`, whether the text has m
 the names of their outputs.
 
 --columns=message names the column of the text, --columns=question=frage,context=text those of several inputs, and
---columns=prompt=start,choices=first+second those of an input with several texts per row, which in JSON Lines may also
-be a list in one column. An empty choice is ignored.
+--columns=prompt=start,choices=first+second those of an input with several texts per row, which in JSON Lines and
+Parquet may also be a list in one column. An empty choice is ignored.
+
+With --runner=direct, flink, spark or dataflow Apache Beam computes the same rows, here or on a cluster. --input may
+then be a pattern of files, and --output is a folder of part files, one for each --chunk_size rows. Re-run the same
+command to resume an interrupted run. With --skip_bad_rows the folder also has the skipped rows with the reasons.
+Arguments after -- are pipeline options:
+
+    python -m tools.predict ... --input='inbox/*.parquet' --output=labels.parquet --runner=direct --num_workers=4
+    python -m tools.predict ... --runner=flink -- --flink_master=HOST:8081 --parallelism=64
 
 Files in the formats of SQuAD, CoNLL and SWAG are for tasks.squad, tasks.tagging and tasks.swag with --mode=predict.
 """
 
-import collections
-import concurrent.futures
+import functools
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from absl import app, flags, logging
 
 from tools.program import flag_definer, run_program
 
-_INPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
-_OUTPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-# Bounds on the memory where a text is a book: a chunk ends with the row that reaches so many characters, a batch before
-# the row that would exceed them, with every row counted as long as the longest. Some models read a whole batch at once,
-# in windows: two threads took 4 GiB with windows of 384 tokens and 12 heads.
-_MAX_CHUNK_CHARACTERS = 2**22
-_MAX_BATCH_CHARACTERS = 2**16
-
-
-@dataclass(frozen=True)
-class Batching:
-    """Rows that are read and sorted by length at a time, rows per batch, and batches computed at the same time."""
-
-    chunk_size: int
-    batch_size: int
-    num_threads: int
-
-
-def predict_rows(rows, predict, batching):
-    """Predicts for rows in order, computing batches of texts of similar length.
-
-    The next chunk is read while one is computed; at most two are in memory.
-    """
-    from tools.prediction_files import read_chunk
-
-    pool = concurrent.futures.ThreadPoolExecutor(batching.num_threads)
-    waiting = collections.deque()
-    try:
-        while chunk := read_chunk(rows, batching.chunk_size, _MAX_CHUNK_CHARACTERS):
-            batches = _make_batches(chunk, batching.batch_size)
-            futures = [pool.submit(predict, [chunk[i].texts for i in batch]) for batch in batches]
-            waiting.append((chunk, batches, futures))
-            if len(waiting) == 2:
-                yield from _restore_order(*waiting.popleft())
-        while waiting:
-            yield from _restore_order(*waiting.popleft())
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _make_batches(chunk, batch_size):
-    """Groups the indices of a chunk's rows into batches of similar length."""
-    sizes = [_measure(row.texts) for row in chunk]
-    batches, longest = [[]], 0
-    for index in sorted(range(len(chunk)), key=sizes.__getitem__):
-        num_sequences, length = sizes[index]
-        longest, num_rows = max(longest, length), len(batches[-1])
-        is_full = num_rows and (num_rows + 1) * num_sequences * longest > _MAX_BATCH_CHARACTERS
-        if num_rows == batch_size or is_full:
-            batches.append([])
-            longest = length
-        batches[-1].append(index)
-    return batches
-
-
-def _measure(texts):
-    """Returns the number of sequences of a row, and the number of characters of the longest."""
-    inputs = [[text] if isinstance(text, str) else text for text in texts]
-    return max(map(len, inputs)), sum(max(map(len, texts)) for texts in inputs)
-
-
-def _restore_order(chunk, batches, futures):
-    predictions = [None] * len(chunk)
-    for batch, future in zip(batches, futures, strict=True):
-        for index, prediction in zip(batch, future.result(), strict=True):
-            predictions[index] = prediction
-    return zip(chunk, predictions, strict=True)
+_OUTPUT_FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_INPUT_FORMATS = {**_OUTPUT_FORMATS, ".txt": "txt"}
+_RUNNERS = ["direct", "flink", "spark", "dataflow"]
 
 
 def predict_file(signature, source, target, text_columns, keep_columns, bad_rows, batching, progress=False):
     """Writes the predictions for every row of a file."""
     from tqdm import tqdm
 
+    from tools.parquet_tables import make_schema
+    from tools.prediction_batches import predict_rows, predict_texts
     from tools.prediction_files import count_lines, open_table, read_rows
 
-    names = choose_predictions(signature, target[1])
-
-    def predict(rows):
-        return signature(dict(zip(signature.inputs, zip(*rows, strict=True), strict=True)), names)
-
+    names, schema = choose_predictions(signature, target[1]), None
+    if target[1] == "parquet":
+        schema = make_schema(*source, keep_columns, {name: signature.types[name] for name in names})
+    predict = functools.partial(predict_texts, signature, names)
     num_written, has_bar = 0, sys.stderr.isatty() if progress is None else progress
     rows = read_rows(*source, text_columns, keep_columns, bad_rows)
     with (
-        open_table(*target, ["line", *keep_columns, *names]) as write,
-        tqdm(total=count_lines(source[0]) if has_bar else None, unit=" lines", disable=not has_bar) as bar,
+        open_table(*target, ["line", *keep_columns, *names], schema) as write,
+        tqdm(total=count_lines(*source) if has_bar else None, unit=" lines", disable=not has_bar) as bar,
     ):
         for row, prediction in predict_rows(rows, predict, batching):
             write([row.line, *row.kept, *prediction])
@@ -137,16 +81,16 @@ def predict_file(signature, source, target, text_columns, keep_columns, bad_rows
 
 def choose_predictions(signature, file_format):
     """Returns the names of the predictions that a file format can hold; logs those that it cannot."""
-    if file_format == "jsonl":
+    if file_format in ("jsonl", "parquet"):
         return [*signature.columns, *signature.lists]
     lists = " and ".join(signature.lists)
     if not signature.columns:
         raise ValueError(
-            f"the model returns a list per row ({lists}), which TSV and CSV cannot hold; write a .jsonl file, or give "
-            "--output_format=jsonl"
+            f"the model returns a list per row ({lists}), which TSV and CSV cannot hold; write a .jsonl or .parquet "
+            "file, or give --output_format"
         )
     if lists:
-        logging.warning("TSV and CSV cannot hold the lists of %s; write a .jsonl file to get them", lists)
+        logging.warning("TSV and CSV cannot hold the lists of %s; write a .jsonl or .parquet file to get them", lists)
     return signature.columns
 
 
@@ -163,10 +107,10 @@ def choose_columns(inputs, given, file_format):
     chosen = {name: (name,) if has_several else name for name, has_several in inputs.items()}
     chosen |= _parse_columns(inputs, given)
     for name, columns in chosen.items():
-        if file_format != "jsonl" and len(columns) == 1 and not isinstance(columns, str):
+        if file_format not in ("jsonl", "parquet") and len(columns) == 1 and not isinstance(columns, str):
             raise ValueError(
                 f"a row has several texts of {name}: give their columns joined by +, --columns={name}=first+second, or "
-                "a .jsonl file with lists of texts"
+                "a .jsonl or .parquet file with lists of texts"
             )
     flat = [column for columns in chosen.values() for column in ([columns] if isinstance(columns, str) else columns)]
     if len({*flat}) < len(flat) or "" in flat:
@@ -203,12 +147,7 @@ def infer_format(path, given, formats, flag):
 
 def check_paths(saved_model, source, target, overwrite):
     """Checks that the model and the input exist and that the output may be written; "-" is a standard stream."""
-    if not os.path.isfile(os.path.join(saved_model, "saved_model.pb")):
-        versions = sorted(str(path.parent) for path in Path(saved_model).glob("*/saved_model.pb"))
-        advice = f"; did you mean one of {versions}?" if versions else ""
-        raise FileNotFoundError(
-            f"--saved_model={saved_model} is not the folder of a SavedModel: it has no saved_model.pb{advice}"
-        )
+    check_saved_model(saved_model)
     if source != "-" and (not os.path.exists(source) or os.path.isdir(source)):
         raise FileNotFoundError(f"--input={source} {'is a folder' if os.path.isdir(source) else 'does not exist'}")
     if target == "-" or not os.path.lexists(target):
@@ -219,6 +158,16 @@ def check_paths(saved_model, source, target, overwrite):
         raise ValueError(f"--input and --output are the same file, {target}; give --output another name")
     if not overwrite:
         raise FileExistsError(f"--output={target} exists; give another name, or --overwrite to replace it")
+
+
+def check_saved_model(saved_model):
+    """Raises unless there is a SavedModel in the folder."""
+    if not os.path.isfile(os.path.join(saved_model, "saved_model.pb")):
+        versions = sorted(str(path.parent) for path in Path(saved_model).glob("*/saved_model.pb"))
+        advice = f"; did you mean one of {versions}?" if versions else ""
+        raise FileNotFoundError(
+            f"--saved_model={saved_model} is not the folder of a SavedModel: it has no saved_model.pb{advice}"
+        )
 
 
 def define_flags(values=flags.FLAGS):
@@ -237,39 +186,90 @@ def define_flags(values=flags.FLAGS):
     define("integer", "batch_size", 32, "Rows per batch.", lower_bound=1)
     define("integer", "chunk_size", 2048, "Rows read and sorted by length at a time.", lower_bound=1)
     define("integer", "threads", 2, "Batches computed at the same time.", lower_bound=1)
+    define("enum", "runner", None, _RUNNERS, "Apache Beam runner; Beam's options follow --.")
+    define("integer", "num_workers", 1, "Number of processes of --runner=direct.", lower_bound=1)
     define("enum", "progress", "auto", ["auto", "on", "off"], "Show a progress bar; auto: on a terminal.")
 
 
-def run(values):
+def run(values, beam_options=()):
     """Checks the flags, loads the model, predicts, and reports the number of rows on standard error."""
-    check_paths(values.saved_model, values.input, values.output, values.overwrite)
+    if values.runner:
+        _check_pipeline_flags(values)
+    elif values.num_workers > 1:
+        raise ValueError("--num_workers applies to --runner=direct only; without a runner there are --threads")
+    else:
+        check_paths(values.saved_model, values.input, values.output, values.overwrite)
     input_format = infer_format(values.input, values.format, _INPUT_FORMATS, "--format")
     output_format = infer_format(values.output, values.output_format, _OUTPUT_FORMATS, "--output_format")
     if input_format == "txt" and values.keep_columns:
         raise ValueError("a .txt file has no columns; leave out --keep_columns")
+    for flag, path, file_format in (("input", values.input, input_format), ("output", values.output, output_format)):
+        if file_format == "parquet" and (path == "-" or path.endswith(".gz")):
+            raise ValueError(f"--{flag}={path} cannot be Parquet, which is neither streamed nor compressed as a whole")
 
     from keras_bert.io.row_errors import BadRows, plural
-    from tools.serving_signature import ServingSignature
+    from tools.prediction_batches import Batching
 
-    signature = ServingSignature(values.saved_model)
-    bad_rows = BadRows(skip=values.skip_bad_rows)
-    num_written = predict_file(
-        signature,
-        ("/dev/stdin" if values.input == "-" else values.input, input_format),
-        (values.output, output_format),
-        choose_columns(signature.inputs, values.columns, input_format),
-        values.keep_columns,
-        bad_rows,
-        Batching(values.chunk_size, values.batch_size, values.threads),
-        progress={"auto": None, "on": True, "off": False}[values.progress],
-    )
-    skipped = f"; {plural(bad_rows.count, 'bad row')} skipped" if bad_rows.count else ""
+    batching = Batching(values.chunk_size, values.batch_size, values.threads)
+    if values.runner:
+        num_written, num_skipped = _run_pipeline(values, input_format, output_format, batching, beam_options)
+    else:
+        from tools.serving_signature import ServingSignature
+
+        signature, bad_rows = ServingSignature(values.saved_model), BadRows(skip=values.skip_bad_rows)
+        num_written = predict_file(
+            signature,
+            ("/dev/stdin" if values.input == "-" else values.input, input_format),
+            (values.output, output_format),
+            choose_columns(signature.inputs, values.columns, input_format),
+            values.keep_columns,
+            bad_rows,
+            batching,
+            progress={"auto": None, "on": True, "off": False}[values.progress],
+        )
+        num_skipped = bad_rows.count
+    skipped = f"; {plural(num_skipped, 'bad row')} skipped" if num_skipped else ""
     print(f"{plural(num_written, 'row')} written to {values.output}{skipped}", file=sys.stderr)
+
+
+def _check_pipeline_flags(values):
+    if "-" in (values.input, values.output):
+        raise ValueError("a pipeline (--runner) reads files and writes a folder; - is not available")
+    if values.overwrite:
+        raise ValueError("--overwrite does not apply to the folder of a pipeline (--runner); remove it yourself")
+    if "://" not in values.saved_model:
+        check_saved_model(values.saved_model)
+
+
+def _run_pipeline(values, input_format, output_format, batching, beam_options):
+    """Predicts with Apache Beam; returns the numbers of rows written and skipped."""
+    from keras_bert.io.remote_paths import matching_files
+    from tools.prediction_pipeline import PredictionJob, load_signature, predict_files
+
+    signature = load_signature(values.saved_model)
+    job = PredictionJob(
+        saved_model=values.saved_model,
+        files=tuple(matching_files([values.input])),
+        file_format=input_format,
+        text_columns=tuple(choose_columns(signature.inputs, values.columns, input_format)),
+        kept_columns=tuple(values.keep_columns),
+        folder=values.output,
+        output_format=output_format,
+        predictions=tuple(choose_predictions(signature, output_format)),
+        skip_bad_rows=values.skip_bad_rows,
+        batching=batching,
+    )
+    return predict_files(job, values.runner, values.num_workers, beam_options)
 
 
 def main(argv):
     """Runs the program; errors of files and flags are printed without a traceback."""
-    run_program("predict", run, argv, "files are given by flags")
+    values = flags.FLAGS
+    if not values.runner:
+        run_program("predict", run, argv, "files are given by flags")
+        return
+    errors = (OSError, ValueError, ImportError, RuntimeError)
+    run_program("predict", functools.partial(run, beam_options=argv[1:]), argv[:1], "", errors)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from keras_bert.data.formats.json_lines import read_values
 from keras_bert.data.formats.text_lines import check_text, decode_line, numbered_lines
 from keras_bert.io.atomic_write import atomic_path
 from keras_bert.io.row_errors import quotation
+from tools.parquet_tables import count_rows, open_parquet_table, read_parquet
 
 _BLOCK_BYTES = 2**20
 
@@ -21,7 +22,7 @@ _BLOCK_BYTES = 2**20
 class Row(NamedTuple):
     """A row of an input file."""
 
-    line: int  # the line on which the row begins, from 1
+    line: int  # the line on which the row begins, from 1; in Parquet the number of the row
     texts: tuple  # a str for each input of the model, or a tuple of str for an input that takes several
     kept: tuple  # values of the columns that are copied to the output
 
@@ -77,6 +78,8 @@ def _read_values(path, file_format, columns, bad_rows):
         return _read_lines(path, bad_rows)
     if file_format == "jsonl":
         return read_values(path, columns, bad_rows)
+    if file_format == "parquet":
+        return read_parquet(path, columns)
     return read_columns(path, columns, file_format, bad_rows)
 
 
@@ -103,11 +106,14 @@ def read_chunk(rows, max_rows, max_characters):
     return chunk
 
 
-def count_lines(path):
-    """Counts the lines of a file for a progress bar; None for what can be read only once, such as a pipe."""
+def count_lines(path, file_format=None):
+    """Counts the lines of a file, or the rows of a Parquet file, for a progress bar; None for what can be read only
+    once, such as a pipe."""
     path = Path(path)
     if not path.is_file():
         return None
+    if file_format == "parquet":
+        return count_rows(path)
     num_lines, block = 0, b"\n"
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         while next_block := file.read(_BLOCK_BYTES):
@@ -116,15 +122,23 @@ def count_lines(path):
 
 
 @contextlib.contextmanager
-def open_table(path, file_format, columns):
-    """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error."""
+def open_table(path, file_format, columns, schema=None):
+    """Opens a table for writing. The file appears under its name when it is complete, and not at all after an error.
+
+    A Parquet file needs a schema of these columns.
+    """
     duplicates = sorted(name for name, count in collections.Counter(columns).items() if count > 1)
     if duplicates:
         raise ValueError(f"the output would have more than one column named {duplicates[0]!r}: {columns}")
+    if file_format == "parquet":
+        with open_parquet_table(path, schema) as write:
+            yield write
+        return
     with open_output(path) as file:
         if file_format == "jsonl":
             yield lambda values: file.write(
-                json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False) + "\n"
+                # Parquet has dates and decimals, which JSON has not.
+                json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False, default=str) + "\n"
             )
             return
         write = csv.writer(file, lineterminator="\n").writerow if file_format == "csv" else _tsv_writer(file, columns)

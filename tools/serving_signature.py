@@ -1,6 +1,6 @@
 """Runs the text signature of any exported model without keras_bert; its outputs become table columns and lists."""
 
-from pathlib import Path
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,11 @@ class Column(NamedTuple):
     def outputs(self):
         return {self.output}
 
+    def type(self, outputs):
+        """Returns the type as `ServingSignature.types` has it, from {output name: spec}."""
+        spec = outputs[self.output]
+        return (0 if self.label_index is not None else spec.shape.rank - 1), spec.dtype.name
+
     def rows(self, arrays):
         """Returns a string, a number or a list of strings for each row, from {output name: array}."""
         array = arrays[self.output]
@@ -62,6 +67,12 @@ class ItemList(NamedTuple):
     def matches(self, ranks):
         """Whether a signature with outputs of these ranks, {output name: int}, has this list."""
         return self.count in ranks and all(ranks.get(name) == self.rank for name in self.sources)
+
+    def type(self, outputs):
+        """Returns the type as `ServingSignature.types` has it, from {output name: spec}."""
+        dtypes = [outputs[name].dtype.name for name in self.sources]
+        element = dtypes[0] if isinstance(self.source, str) else dict(zip(self.source, dtypes, strict=True))
+        return outputs[self.sources[0]].shape.rank - 1, element
 
     def rows(self, arrays):
         """Yields the list of each row, from {output name: array}."""
@@ -115,10 +126,11 @@ class ServingSignature:
         inputs: {input name: bool}, whether a row has several texts of that input.
         columns: Names of the predictions with one value per row.
         lists: Names of the predictions with a list per row.
+        types: {name of a prediction: (depth, element)}: how many lists are nested, and the name of the dtype in them,
+            or {key: name of its dtype} for objects.
     """
 
     def __init__(self, folder):
-        folder = Path(folder)
         self._model = tf.saved_model.load(str(folder))  # the signature does not keep the variables alive
         if SIGNATURE not in self._model.signatures:
             raise ValueError(
@@ -130,6 +142,8 @@ class ServingSignature:
         columns, lists = map_outputs(self._serve.structured_outputs, self.inputs, read_labels(folder))
         self._predictions = {**columns, **lists}
         self.columns, self.lists = list(columns), list(lists)
+        outputs = self._serve.structured_outputs
+        self.types = {name: prediction.type(outputs) for name, prediction in self._predictions.items()}
 
     def run(self, inputs):
         """Returns {output name: array} for {input name: string tensor}."""
@@ -154,8 +168,11 @@ class ServingSignature:
 
 def read_labels(folder):
     """Returns the labels of an exported model, in the order of its outputs, or None."""
-    file = folder / "assets" / "labels.txt"
-    return file.read_text(encoding="utf-8").rstrip("\n").split("\n") if file.is_file() else None
+    path = os.path.join(folder, "assets", "labels.txt")  # may be remote
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read().decode("utf-8").rstrip("\n").split("\n")
 
 
 def map_outputs(outputs, inputs, labels=None):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from keras_bert.io.beam_pipelines import RUNNERS, load_beam
 from keras_bert.pretraining import beam as beam_module
-from keras_bert.pretraining.beam import build_pipeline, load_beam, make_shard, make_shards_with_beam
+from keras_bert.pretraining.beam import build_pipeline, make_shard, make_shards_with_beam
 from keras_bert.pretraining.instance_settings import InstanceSettings
 from keras_bert.pretraining.shards import Shard, plan_shards
 from keras_bert.pretraining.streaming import ShardJob, ShardMaker, find_missing_shards, make_shards
@@ -107,7 +108,7 @@ def test_a_worker_makes_shards_of_several_jobs(apache_beam, tmp_path, plan, expe
 
 def test_counters_report_the_progress(apache_beam, job, plan):
     os.mkdir(job.folder)
-    with apache_beam.Pipeline(beam_module.RUNNERS["direct"]) as pipeline:
+    with apache_beam.Pipeline(RUNNERS["direct"]) as pipeline:
         build_pipeline(pipeline, job, plan[:2])
     counters = pipeline.result.metrics().query()["counters"]
     found = {counter.key.metric.name: counter.committed for counter in counters}

@@ -8,7 +8,8 @@ import pytest
 
 from keras_bert.io.row_errors import BadRows
 from keras_bert.models.feature_extractor import TextFeatures
-from tools.feature_files import import_pyarrow, open_json_lines, open_parquet, read_texts, split_pair
+from tools.feature_files import open_json_lines, open_parquet, read_texts, split_pair
+from tools.parquet_tables import import_pyarrow
 
 VECTORS = np.arange(24, dtype="float32").reshape([3, 2, 4]) / 7  # three units, two layers
 FEATURES = [

@@ -1,7 +1,6 @@
 import contextlib
 import json
 import logging
-import random
 import re
 import signal
 import subprocess
@@ -18,8 +17,7 @@ from tests.tolerances import assert_close
 from tests.tools.program_flags import parse_flags
 from tests.toys import toy_classifier, toy_reviews
 from tools import predict
-from tools.predict import Batching
-from tools.prediction_files import Row
+from tools.prediction_batches import Batching
 
 ROOT = Path(__file__).parents[2]
 TOPICS = ["sport", "very good", "very-good"]
@@ -62,75 +60,6 @@ def write_tsv(path, columns):
     return path
 
 
-@pytest.mark.parametrize(
-    "batching", [Batching(1, 1, 1), Batching(7, 3, 2), Batching(64, 8, 4), Batching(1000, 32, 2), Batching(5, 9, 2)]
-)
-def test_keeps_the_order_of_the_rows(batching):
-    generator = random.Random(0)
-    rows = [Row(i, ("x" * generator.randrange(50), str(i)), ()) for i in range(200)]
-    sizes = []
-
-    def join(texts):
-        sizes.append(len(texts))
-        time.sleep(generator.random() / 1000)
-        return [text + number for text, number in texts]
-
-    found = list(predict.predict_rows(iter(rows), join, batching))
-    assert found == [(row, "".join(row.texts)) for row in rows]
-    assert max(sizes) <= batching.batch_size
-
-
-def predicted_batches(rows, chunk_size=1000):
-    """Returns the texts of all batches, whose predictions are the texts themselves."""
-    batches, batching = [], Batching(chunk_size, batch_size=32, num_threads=1)
-    found = predict.predict_rows(iter(rows), lambda texts: batches.append(texts) or texts, batching)
-    assert list(found) == [(row, row.texts) for row in rows]
-    return batches
-
-
-def test_sorting_in_chunks_reduces_padding():
-    generator = random.Random(0)
-    rows = [Row(i, ("x" * generator.randrange(1, 100),), ()) for i in range(1024)]
-
-    def count_padded(chunk_size):
-        batches = predicted_batches(rows, chunk_size)
-        return sum(len(texts) * max(len(text) for (text,) in texts) for texts in batches)
-
-    characters = sum(len(row.texts[0]) for row in rows)
-    assert count_padded(chunk_size=32) > 1.8 * characters
-    assert count_padded(chunk_size=1024) < 1.1 * characters
-
-
-def test_reads_at_most_two_chunks_ahead():
-    read = 0
-
-    def rows():
-        nonlocal read
-        for read in range(1, 10_000):
-            yield Row(read, ("a text",), ())
-
-    ahead = [read - row.line for row, _ in predict.predict_rows(rows(), lambda texts: texts, Batching(100, 10, 2))]
-    assert len(ahead) == 9_999
-    assert max(ahead) < 200
-
-
-def test_batch_bound_includes_padding(monkeypatch):
-    monkeypatch.setattr(predict, "_MAX_BATCH_CHARACTERS", 300)
-    rows = [Row(i, ("x" * length,), ()) for i, length in enumerate([1000, *[5] * 40, 100, 100])]
-    lengths = [[len(text) for (text,) in batch] for batch in predicted_batches(rows)]
-    assert lengths == [[5] * 32, [5] * 8, [100, 100], [1000]]
-
-
-def test_groups_rows_by_number_of_choices(monkeypatch):
-    monkeypatch.setattr(predict, "_MAX_BATCH_CHARACTERS", 120)
-    generator = random.Random(0)
-    rows = [Row(i, ("x" * 9, ("y",) * generator.choice([2, 4])), ()) for i in range(60)]
-    numbers = [[len(choices) for _, choices in batch] for batch in predicted_batches(rows)]
-    assert [number for batch in numbers for number in batch] == sorted(len(row.texts[1]) for row in rows)
-    assert {(len(batch), batch[0]) for batch in numbers if batch[0] == batch[-1]} >= {(6, 2), (3, 4)}
-    assert all(len(batch) * max(batch) * 10 <= 120 for batch in numbers)
-
-
 @pytest.mark.parametrize("progress", [True, False, None])
 def test_shows_a_progress_bar_on_request(tmp_path, capsys, progress):
     source = write_tsv(tmp_path / "in.tsv", {"text": ["a"] * 99})
@@ -149,7 +78,12 @@ def test_shows_a_progress_bar_on_request(tmp_path, capsys, progress):
         ({"input": "model"}, FileNotFoundError, "is a folder"),
         ({"input": "in.dat"}, ValueError, r"ends in none of \['\.tsv', .*give --format"),
         ({"input": "-"}, ValueError, "give --format"),
-        ({"output": "out.parquet"}, ValueError, "give --output_format"),
+        ({"output": "out.dat"}, ValueError, "give --output_format"),
+        ({"output": "out.parquet.gz"}, ValueError, "cannot be Parquet"),
+        ({"input": "-", "format": "parquet"}, ValueError, "--input=- cannot be Parquet"),
+        ({"num_workers": 2}, ValueError, "--num_workers applies to --runner=direct only"),
+        ({"runner": "direct"}, ValueError, "remove it yourself"),
+        ({"runner": "direct", "output": "-"}, ValueError, "- is not available"),
         ({"output": "in.tsv"}, ValueError, "are the same file"),
         ({"output": "link.tsv"}, ValueError, "are the same file"),
         ({"output": "/dev/null"}, ValueError, "is not a regular file"),
@@ -179,7 +113,7 @@ ONE, TWO, SEVERAL = {"text": False}, {"question": False, "context": False}, {"pr
         (TWO, ["context="], "tsv", "must name different columns"),
         (TWO, [], "txt", "takes question and context, but a .txt file has one text per line; give a file with columns"),
         (ONE, ["x"], "txt", "leave out --columns"),
-        (SEVERAL, [], "csv", "--columns=choices=first+second, or a .jsonl file"),
+        (SEVERAL, [], "csv", "--columns=choices=first+second, or a .jsonl or .parquet file"),
         (SEVERAL, ["choices=a++b"], "jsonl", "must name different columns"),
         (SEVERAL, ["choices=a+a"], "jsonl", "must name different columns"),
     ],
@@ -196,6 +130,7 @@ def test_rejects_columns_that_do_not_fit(inputs, flag, file_format, message):
         (ONE, ["message"], "csv", ["message"]),
         (TWO, ["context=text"], "csv", ["question", "text"]),
         (SEVERAL, [], "jsonl", ["prompt", ("choices",)]),
+        (SEVERAL, [], "parquet", ["prompt", ("choices",)]),
         (SEVERAL, ["choices=endings", "prompt=start"], "jsonl", ["start", ("endings",)]),
         (SEVERAL, ["choices=ending0+ending1"], "tsv", ["prompt", ("ending0", "ending1")]),
     ],
@@ -208,13 +143,18 @@ def test_tables_leave_out_lists(caplog):
     lists = WordCounter(columns=[], lists=["words", "entities"])
     both = WordCounter(columns=["answer", "score"], lists=["n_best"])
     for file_format in ("tsv", "csv"):
-        with pytest.raises(ValueError, match=r"\(words and entities\), which TSV and CSV cannot hold; write a \.jsonl"):
+        with pytest.raises(
+            ValueError, match=r"\(words and entities\), which TSV and CSV cannot hold; write a \.jsonl or"
+        ):
             predict.choose_predictions(lists, file_format)
         with caplog.at_level(logging.WARNING):
             assert predict.choose_predictions(both, file_format) == ["answer", "score"]
-        assert caplog.messages == ["TSV and CSV cannot hold the lists of n_best; write a .jsonl file to get them"]
+        assert caplog.messages == [
+            "TSV and CSV cannot hold the lists of n_best; write a .jsonl or .parquet file to get them"
+        ]
         caplog.clear()
-    assert predict.choose_predictions(lists, "jsonl") == ["words", "entities"]
+    for file_format in ("jsonl", "parquet"):
+        assert predict.choose_predictions(lists, file_format) == ["words", "entities"]
     assert predict.choose_predictions(both, "jsonl") == ["answer", "score", "n_best"]
     assert predict.choose_predictions(WordCounter(), "tsv") == ("words",)
     assert caplog.messages == []
