@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import tempfile
 from typing import NamedTuple
 
@@ -116,7 +117,7 @@ def build_pipeline(pipeline, job, schema=None):
     """Adds the steps to a pipeline. One worker reads a file, and all workers compute its parts."""
     return (
         pipeline
-        | "Files" >> beam.Create(range(len(job.files)), reshuffle=False)
+        | "Files" >> beam.Create(_find_parts(job).items(), reshuffle=False)
         | "Distribute files" >> beam.Reshuffle()
         | "Read" >> beam.FlatMap(read_parts, job)
         | "Distribute parts" >> beam.Reshuffle()
@@ -125,15 +126,17 @@ def build_pipeline(pipeline, job, schema=None):
     )
 
 
-def read_parts(file_index, job):
-    """Yields the parts of an input file that are missing, and writes the file's counts and bad rows."""
-    finished = set(tf.io.gfile.glob(job.part_path(file_index, 0).replace("-000000.", "-*.")))
-    path, bad_rows = job.files[file_index], _RecordedBadRows(job.files[file_index], job.skip_bad_rows)
+def read_parts(file, job):
+    """Yields the missing parts of an input file, and writes its counts and bad rows; takes its index and the numbers of
+    its finished parts."""
+    file_index, finished = file
+    path = job.files[file_index]
+    bad_rows = _RecordedBadRows(path, job.skip_bad_rows)
     num_rows = num_parts = 0
     with _local_input(path) as local:
         rows = read_rows(local, job.file_format, job.text_columns, job.kept_columns, bad_rows)
         while chunk := read_chunk(rows, job.batching.chunk_size, MAX_CHUNK_CHARACTERS):
-            if job.part_path(file_index, num_parts) not in finished:
+            if num_parts not in finished:
                 yield Part(file_index, num_parts, chunk)
             num_rows, num_parts = num_rows + len(chunk), num_parts + 1
     if bad_rows.rows:
@@ -202,6 +205,16 @@ def _claim_folder(job):
         tf.io.gfile.makedirs(job.folder)
         with _local_output(path) as local:
             write_json(local, settings, overwrite=True)
+
+
+def _find_parts(job):
+    """Returns the numbers of the finished parts of each input file, by its index."""
+    finished = {index: [] for index in range(len(job.files))}
+    for name in tf.io.gfile.listdir(job.folder):
+        match = re.fullmatch(rf"part-(\d+)-(\d+)\.{job.output_format}", name)
+        if match:
+            finished[int(match[1])].append(int(match[2]))
+    return finished
 
 
 def _check_parts(job):
