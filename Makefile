@@ -4,6 +4,7 @@
 #   make lint         check style, types and the direction of imports
 #   make test         lint, and all tests that are not marked slow
 #   make test-all     lint, and all tests
+#   make docs         build the documentation site in build/docs
 
 PYTHON ?= python3
 # Preset that `make quickstart` starts from.
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart lint test test-all clean
+.PHONY: quickstart lint test test-all docs clean
 .NOTPARALLEL:  # two pip processes must not change one environment at the same time
 
 quickstart: $(VENV)/installed-quickstart $(if $(filter all_minilm_l6_v2,$(PRESET)),$(VENV)/$(MINILM))
@@ -36,6 +37,9 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --conf-dir docs . build/docs
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
 	  echo "keras_bert needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is another version; try make PYTHON=python3.12 ..." >&2; exit 1; }
@@ -43,6 +47,7 @@ $(VENV)/bin/python:
 
 $(VENV)/installed-quickstart: EXTRA :=
 $(VENV)/installed-test: EXTRA := [test]
+$(VENV)/installed-docs: EXTRA := [docs]
 $(VENV)/installed-%: $(VENV)/bin/python setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".$(EXTRA)"
@@ -53,4 +58,4 @@ $(VENV)/$(MINILM): $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
+	rm -rf $(VENV) build runs .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
