@@ -325,8 +325,8 @@ class BertHead(AdaptedModel):
             class_weight: weight by label name or number.
             sample_weight: float array [examples]. The loss is the weighted mean: divided by the sum of the weights
                 (Keras divides by the number of rows).
-            epochs, verbose, callbacks, initial_epoch, steps_per_epoch, validation_steps, validation_batch_size,
-            validation_freq: as in Keras.
+            epochs, verbose, callbacks, initial_epoch, steps_per_epoch: as in Keras.
+            validation_steps, validation_batch_size, validation_freq: as in Keras.
 
         Returns:
             Keras' History.
