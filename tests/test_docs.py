@@ -26,16 +26,22 @@ FOREIGN_FLAGS = {
     "Apache Beam": "flink_job_server_jar spark",
     "Slurm, up to the first hyphen of a name": "cpus gpus job nodes ntasks open requeue signal time",
     "Docker, pip and absl": "mount rm no help",
+    "google-research/bert": "data_dir do_eval do_predict do_train num_train_epochs num_train_steps output_dir "
+    "task_name train_batch_size",
     "tests.mutations": "format number",
 }
 # Names of other libraries.
 FOREIGN_NAMES = (
     "BertBackbone",
+    "BertConfig",
     "BertForPreTraining",
+    "BertMaskedLM",
+    "BertModel",
     "BertNormalizer",
     "BertPreTokenizer",
     "BertProcessing",
     "BertTextClassifier",
+    "BertTextClassifierPreprocessor",
 )
 PROGRAM_FOLDERS = ("tasks", "tools", "benchmarks", "experiments")
 
