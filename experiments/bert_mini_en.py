@@ -1,9 +1,9 @@
-"""Makes bert_mini_en: three layers of a sentence encoder with 8,000 wordpieces, distilled on raw text.
+"""Makes bert_mini_en: three layers of a sentence encoder with 24,000 wordpieces, distilled on raw text.
 
     python -m experiments.bert_mini_en --text_files='corpus/*.txt' --run_dir=runs/bert_mini_en
 
 The text has one sentence per line, as tools.prepare_corpus writes it. Output: the folder bert_mini_en in --run_dir,
-with weights in bfloat16. Re-run the same command to resume an interrupted run.
+with weights in int8. Re-run the same command to resume an interrupted run.
 """
 
 from pathlib import Path
@@ -12,16 +12,17 @@ from absl import app, flags
 
 from experiments.programs import run_experiment
 
-LAYERS = (0, 2, 5)
-VOCAB_SIZE = 8000
+# Of twelve triples of layers that were tried, the one whose text vectors are closest to the teacher's before training.
+LAYERS = (0, 4, 5)
+VOCAB_SIZE = 24_000
 # The vocabulary is sorted by frequency in Google's texts: its first words are kept, for texts unlike these.
-KEEP_FIRST = 8500
+KEEP_FIRST = 24_000
 RECIPE = {
     "max_seq_length": 48,
     "precision": "mixed_bfloat16",
-    "epochs": 2.0,
+    "epochs": 1.0,
     "batch_size": 64,
-    "learning_rate": 1e-3,
+    "learning_rate": 3e-4,
     "schedule": "linear",
     "evaluate_every": 500,
 }
@@ -32,7 +33,7 @@ def define_flags(values=flags.FLAGS):
     flags.DEFINE_list("text_files", None, "Text files or patterns.", required=True, flag_values=values)
     flags.DEFINE_string("run_dir", None, "Folder for all outputs.", required=True, flag_values=values)
     flags.DEFINE_string("teacher", "all_minilm_l6_v2", "The sentence encoder.", flag_values=values)
-    flags.DEFINE_integer("max_texts", 220_000, "Number of sentences to learn from.", 1, flag_values=values)
+    flags.DEFINE_integer("max_texts", 120_000, "Number of sentences to learn from.", 1, flag_values=values)
     flags.DEFINE_integer("eval_texts", 1000, "Number of sentences to evaluate on.", 1, flag_values=values)
 
 
@@ -59,7 +60,7 @@ def run(values):
     )
     keras_bert.distill(settings, keras_bert.FineTuningRecipe(init_checkpoint=str(student), **RECIPE), run_dir / "run")
     embedder = keras_bert.BertTextEmbedder.from_checkpoint(run_dir / "run" / "model")  # without the pooler
-    return embedder.save_checkpoint(output, dtype="bfloat16")
+    return embedder.save_checkpoint(output, dtype="int8")
 
 
 def main(argv):

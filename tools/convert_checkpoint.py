@@ -12,7 +12,7 @@ from absl import app, flags
 from tools.program import flag_definer, run_program
 
 _FORMATS = ("hugging_face", "google", "keras_hub")
-_TYPES = ("float32", "bfloat16")
+_TYPES = ("float32", "bfloat16", "int8")
 
 
 def define_flags(values=flags.FLAGS):

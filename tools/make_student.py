@@ -23,7 +23,7 @@ def define_flags(values=flags.FLAGS):
     define("integer", "vocab_size", None, "Number of wordpieces to keep. Default: all that occur.", lower_bound=1)
     define("integer", "min_count", 1, "Minimum frequency of a wordpiece in the text.", lower_bound=1)
     define("integer", "keep_first", 0, "Ids below which wordpieces need not occur in the text.", lower_bound=0)
-    define("enum", "dtype", "float32", ("float32", "bfloat16"), "Type of the stored weights.")
+    define("enum", "dtype", "float32", ("float32", "bfloat16", "int8"), "Type of the stored weights.")
 
 
 def run(values):

@@ -11,7 +11,7 @@ from keras_bert.pretraining.instance_settings import NEXT_SENTENCE_TASKS
 from keras_bert.pretraining.objectives import MASKED, OBJECTIVES
 from keras_bert.settings import Settings, repeated_setting, setting
 from keras_bert.training.schedule import DECAYS
-from keras_bert.weights.hugging_face_writer import STORED_TYPES
+from keras_bert.weights.hugging_face_writer import FLOAT_STORED_TYPES
 
 _PHASE = re.compile(r"([1-9][0-9]*):([1-9][0-9]*):([1-9][0-9]*)")
 
@@ -75,7 +75,7 @@ class PretrainingRecipe(Settings):
         upper=0.999,
     )
     seed: int = setting(1, "Seed of new weights, dropout and data order.", lower=0)
-    checkpoint_dtype: str = setting("float32", "Dtype of the weights in model/.", choices=STORED_TYPES)
+    checkpoint_dtype: str = setting("float32", "Dtype of the weights in model/.", choices=FLOAT_STORED_TYPES)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -392,7 +392,8 @@ class BertEncoder(FromPreset, keras.Model):
         Args:
             path: folder to write.
             tokenizer: its vocabulary is written too.
-            dtype: type of the stored weights: "float32", or "bfloat16" for half the size.
+            dtype: type of the stored weights: "float32", "bfloat16" (half the size), or "int8" (a quarter), which only
+                keras_bert reads.
             format: format of the folder: "hugging_face", "google" for a TF1 checkpoint of google-research/bert, or
                 "keras_hub" for a preset of KerasHub.
 

@@ -38,7 +38,7 @@ def make_student(
         texts: texts whose most frequent wordpieces are kept; None keeps the vocabulary.
         vocab_size, min_count, keep_first: which wordpieces are kept; see
             `keras_bert.text.vocabulary_pruning.choose_wordpieces`.
-        dtype: type of the stored weights, "float32" or "bfloat16".
+        dtype: type of the stored weights: "float32", "bfloat16" or "int8".
 
     Returns:
         Path of the folder.

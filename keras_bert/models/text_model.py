@@ -308,7 +308,8 @@ class TextModel(FromPreset, keras.Model):
         Args:
             path: folder to write.
             tokenizer: tokenizer whose vocabulary is written; None means the preprocessor's, if there is one.
-            dtype: type of the stored weights: "float32", or "bfloat16", which takes half the space.
+            dtype: type of the stored weights: "float32", "bfloat16" (half the size), or "int8" (a quarter), which only
+                keras_bert reads.
             format: format of the folder: "hugging_face", "google" for a TF1 checkpoint of google-research/bert, or
                 "keras_hub" for a preset of KerasHub.
             **encoder_arguments: encoder arguments that the folder states instead of the model's own, for example the

@@ -36,6 +36,7 @@ from keras_bert.weights.hugging_face import (
     read_direction,
 )
 from keras_bert.weights.hugging_face_tokenizer import TokenizerSettings, to_json, tokenizer_files
+from keras_bert.weights.int8_tensors import quantize_matrices
 from keras_bert.weights.layout import (
     CLASSIFIER_HEAD,
     POOLER,
@@ -48,7 +49,8 @@ from keras_bert.weights.layout import (
 )
 from keras_bert.weights.sentence_transformers import EmbeddingSettings, embedding_files, projection_tensors
 
-STORED_TYPES = ("float32", "bfloat16")
+FLOAT_STORED_TYPES = ("float32", "bfloat16")
+STORED_TYPES = (*FLOAT_STORED_TYPES, "int8")
 _ENCODER_ARCHITECTURE = "BertModel"
 _PRETRAINING_HEADS = ("masked_lm/", "next_sentence/")
 # By whether there is a head for masked words, and one for next sentences.
@@ -76,7 +78,8 @@ def write_hugging_face(
     The folder contains `config.json` and `model.safetensors`; with a tokenizer `vocab.txt`, `tokenizer.json` and
     `tokenizer_config.json`; and with `embedding`, for an encoder without a head, what sentence-transformers needs.
     transformers, sentence-transformers and text-embeddings-inference open it. Their tokenizer differs from ours in what
-    docs/checkpoints.md lists, such as `[SEP]` in a text, which is a special token there.
+    docs/checkpoints.md lists, such as `[SEP]` in a text, which is a special token there. They refuse weights of the
+    dtype "int8", whose `model_type` is ours.
 
     `arrays` are our variables by path: the encoder's, without a pooler unless a head needs it, and those of one head.
     `classifier_arguments` are those of a `Checkpoint`; labels without names are called `LABEL_0`, `LABEL_1`, ...
@@ -87,6 +90,7 @@ def write_hugging_face(
     check_is_free(path)
     if dtype not in STORED_TYPES:
         raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
+    float_type = "float32" if dtype == "int8" else dtype
     arguments = parse_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     if encoder_kind.family != TWO_DIRECTIONS:
         arguments |= read_direction(encoder_arguments, path / CONFIG_NAME)
@@ -98,9 +102,9 @@ def write_hugging_face(
     tensors = _convert_to_tensors(path, encoder_kind, arguments, arrays, architecture, classifier_arguments)
     configuration = {
         "architectures": [architecture],
-        "model_type": MODEL_TYPE if is_theirs else OWN_MODEL_TYPE,
+        "model_type": MODEL_TYPE if is_theirs and dtype != "int8" else OWN_MODEL_TYPE,
         "position_embedding_type": "absolute",
-        "torch_dtype": dtype,
+        "torch_dtype": float_type,
         **arguments,
         **write_encoder_kind(encoder_kind),
         **_classifier_configuration(classifier_arguments),
@@ -111,7 +115,7 @@ def write_hugging_face(
             configuration["pad_token_id"] = list(tokenizer.vocabulary).index(PADDING_TOKEN)
         longest = arguments["max_position_embeddings"]
         files |= tokenizer_files(tokenizer, min((embedding and embedding.max_length) or longest, longest))
-    if embedding is not None and configuration["model_type"] == MODEL_TYPE:
+    if embedding is not None and is_theirs:
         files |= embedding_files(embedding, arguments["hidden_size"])
     files[CONFIG_NAME] = to_json(configuration)
     with atomic_folder(path) as folder:
@@ -119,7 +123,9 @@ def write_hugging_face(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(text.encode("utf-8"))  # text mode could change line ends
         for name, contents in {WEIGHTS_NAME: tensors, **projection}.items():
-            stored = {tensor: np.asarray(array, np.dtype(dtype), order="C") for tensor, array in contents.items()}
+            stored = {tensor: np.asarray(array, np.dtype(float_type), order="C") for tensor, array in contents.items()}
+            if dtype == "int8" and name == WEIGHTS_NAME:  # sentence-transformers reads a projection as float only
+                stored = quantize_matrices(stored)
             save_file(stored, folder / name, metadata={"format": "pt"})  # their library requires a format
             # safetensors creates a file that only its owner can read; a server often runs as another user.
             shutil.copymode(folder / CONFIG_NAME, folder / name)

@@ -17,7 +17,7 @@ from keras_bert.weights.bert_config import parse_encoder_arguments
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 from keras_bert.weights.hugging_face import ACTIVATIONS, is_one_bert
 from keras_bert.weights.hugging_face_writer import (
-    STORED_TYPES,
+    FLOAT_STORED_TYPES,
     TokenizerSettings,
     check_arrays,
     check_vocabulary,
@@ -75,8 +75,8 @@ def write_keras_hub(
     arrays and vocabulary do not match.
     """
     path = Path(path)
-    if dtype not in STORED_TYPES:
-        raise ValueError(f"weights are stored as one of {STORED_TYPES}; got dtype={dtype!r}")
+    if dtype not in FLOAT_STORED_TYPES:
+        raise ValueError(f"weights are stored as one of {FLOAT_STORED_TYPES}; got dtype={dtype!r}")
     arguments = parse_encoder_arguments(encoder_arguments, path / CONFIG_NAME, ACTIVATIONS)
     _check_encoder(path, encoder_kind, encoder_arguments, arguments)
     num_labels = None if classifier_arguments is None else classifier_arguments["num_labels"]
