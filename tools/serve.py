@@ -8,12 +8,18 @@
 training program, and --preset the name of a preset, hf://owner/name or the folder of a checkpoint; both also show the
 attention weights of a text. What has not been exported yet is exported to a temporary folder first.
 
-The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md).
+The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md). Of a folder
+of versions, it changes to the newest when one is added or removed. SIGTERM ends it after the requests that it has
+accepted; SIGHUP restarts it, while new requests wait.
 """
 
+import os
 import re
+import signal
+import socket
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from absl import app, flags, logging
@@ -93,30 +99,81 @@ def define_flags(values=flags.FLAGS):
     define("bool", "pairs", False, "The classifier of --preset takes pairs of texts.")
     define("string", "name", None, "Name of the model in addresses; default: that of the folder.")
     define("integer", "port", 8501, "Port; 0 chooses a free one.", 0, 65535)
+    define("integer", "socket", None, "File descriptor of a listening socket, instead of --port; a restart passes it.")
     define("float", "timeout_seconds", 30.0, "Maximum time for a response.", 0.001)
     flags.mark_flags_as_mutual_exclusive(["saved_model", "run_dir", "preset"], required=True, flag_values=values)
 
 
-def make_server(model, attention, port, timeout_seconds):
-    """Returns a server that answers several clients at a time; `serve_forever` starts it."""
+def make_server(model, attention, port, timeout_seconds, fd=None):
+    """Returns a server that answers several clients at a time; `serve_forever` starts it.
+
+    `fd` is the file descriptor of a listening socket, instead of a port.
+    """
     from werkzeug import serving
 
     from tools.serving_page import HOST, ServingApp
 
-    handler = type("Handler", (serving.WSGIRequestHandler,), {"timeout": timeout_seconds})  # to receive a request
+    # The time to receive a request; and no second request by a connection, which the end of the server would interrupt.
+    settings = {"timeout": timeout_seconds, "protocol_version": "HTTP/1.0"}
+    handler = type("Handler", (serving.WSGIRequestHandler,), settings)
     application = ServingApp(model, attention, timeout_seconds)
-    return serving.make_server(HOST, port, application, threaded=True, request_handler=handler)
+    server = serving.make_server(HOST, port, application, threaded=True, request_handler=handler, fd=fd)
+    server.daemon_threads = False  # `serve_forever` returns when all accepted requests are answered
+    return server
+
+
+def watch_versions(folder, application, stopped):
+    """Gives an application the newest version of its model in a folder, until an event is set; checks every second."""
+    from tools.served_model import ServedModel
+
+    while not stopped.wait(1):
+        newest = find_newest(folder)
+        if newest is None or newest.name == application.model.version:
+            continue
+        try:
+            application.model = ServedModel(newest, application.model.name)
+        except Exception as error:  # half of a version, for example, while it is copied; the next second may be better
+            logging.warning("%s cannot be loaded, and version %s stays: %s", newest, application.model.version, error)
+        else:
+            print(f"Version: {newest.name}", file=sys.stderr, flush=True)
+
+
+def serve(server, watched):
+    """Serves until a signal; returns whether it is the one to restart."""
+    signals, stopped = [], threading.Event()
+
+    def stop(number, _):
+        signals.append(number)
+        threading.Thread(target=server.shutdown).start()  # which waits for `serve_forever`
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    if watched is not None:
+        threading.Thread(target=watch_versions, args=[watched, server.app, stopped], daemon=True).start()
+    server.serve_forever()
+    stopped.set()
+    return signals[-1:] == [signal.SIGHUP]
 
 
 def run(values):
     """Loads the model and serves it until the process is interrupted."""
+    from tools.serving_page import HOST
+
+    # Not the server's own, so that it stays open in a restart and connections wait in it.
+    listener = socket.socket(fileno=values.socket) if values.socket else socket.create_server((HOST, values.port))
     model, checkpoint = load_model(values)
     attention = load_attention(checkpoint, model.name) if checkpoint else None
-    server = make_server(model, attention, values.port, values.timeout_seconds)
-    address = f"http://localhost:{server.server_port}"
-    print(f"Page: {address}/\nREST: {address}/v1/models/{model.name}", file=sys.stderr)
-    print("The server is for development and listens to this machine only; Ctrl+C stops it.", file=sys.stderr)
-    server.serve_forever()
+    port = listener.getsockname()[1]
+    server = make_server(model, attention, port, values.timeout_seconds, listener.fileno())
+    print(f"Page: http://localhost:{port}/\nREST: http://localhost:{port}/v1/models/{model.name}", file=sys.stderr)
+    print(
+        "The server is for development and listens to this machine only; Ctrl+C stops it.", file=sys.stderr, flush=True
+    )
+    is_versioned = values.saved_model and not (Path(values.saved_model) / "saved_model.pb").is_file()
+    if serve(server, values.saved_model if is_versioned else None):
+        listener.set_inheritable(True)
+        arguments = [argument for argument in sys.orig_argv[1:] if not argument.startswith("--socket=")]
+        os.execv(sys.executable, [sys.executable, *arguments, f"--socket={listener.fileno()}"])
 
 
 def main(argv):

@@ -23,6 +23,8 @@ SERVED_TEXT_OPS = frozenset(
         "WordpieceTokenizeWithOffsets",
     }
 )
+# Those of TensorFlow 2.21 that 2.20 lacks, and so TensorFlow Serving 2.20, the newest whose source was available.
+NEWER_OPS = frozenset({"DecodeJxl"})
 # Part of TensorFlow's Python package, but calling back into the Python process that wrote the graph.
 PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
@@ -44,8 +46,8 @@ def list_operations(path: PathLike) -> set[str]:
 def find_unserved_operations(path: PathLike) -> list[str]:
     """Returns the operations of a SavedModel that TensorFlow Serving cannot run, sorted.
 
-    It runs TensorFlow's own operations, except those that call Python, and `SERVED_TEXT_OPS`.
+    It runs the operations of TensorFlow 2.20, except those that call Python, and `SERVED_TEXT_OPS`.
     """
     operations = list_operations(path)
     foreign = {name for name in operations if not hasattr(tf.raw_ops, name)}
-    return sorted((foreign - SERVED_TEXT_OPS) | (operations & PYTHON_OPS))
+    return sorted((foreign - SERVED_TEXT_OPS) | (operations & (PYTHON_OPS | NEWER_OPS)))

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_bert.export.export_options import SAVED_MODEL, ExportOptions
 from keras_bert.export.runtime_folder import Readme, Samples, check_runtime, write_runtime_folder
 from keras_bert.export.saved_model import check_export_path, write_saved_model
-from keras_bert.export.serving_files import MAX_BATCH_SIZE
+from keras_bert.export.serving_files import max_batch_size
 from keras_bert.models.lora import copy_merged
 from keras_bert.models.pretrained import tokenizer_settings
 from keras_bert.typing import PathLike
@@ -140,7 +140,7 @@ def export_head(
         [*(weight.value for weight in served.weights), *variables],
         assets={"vocab.txt": "\n".join(head.preprocessor.tokenizer.vocabulary) + "\n", **(assets or {})},
         warmup_requests=_warmup_requests(signatures, inputs, inputs.to_ids or head.preprocessor),
-        max_batch_size=MAX_BATCH_SIZE // inputs_per_row,
+        max_batch_size=max_batch_size(head.preprocessor.sequence_length, inputs_per_row),
     )
 
 

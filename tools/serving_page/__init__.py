@@ -7,9 +7,18 @@ nowhere else. There are no users and no encryption: it is not for production.
 import concurrent.futures
 import json
 import re
+import threading
 from pathlib import Path
 
-from werkzeug.exceptions import BadRequest, Forbidden, GatewayTimeout, HTTPException, MethodNotAllowed, NotFound
+from werkzeug.exceptions import (
+    BadRequest,
+    Forbidden,
+    GatewayTimeout,
+    HTTPException,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
 from werkzeug.wrappers import Request, Response
 
 from tools.attention_page import hash_for_policy
@@ -18,6 +27,7 @@ HOST = "127.0.0.1"
 MAX_REQUEST_BYTES = 2**20
 _MESSAGES = {413: f"the request is larger than {MAX_REQUEST_BYTES >> 20} MiB; send less text"}
 _NUM_THREADS = 2  # requests computed at the same time
+MAX_WAITING = 64  # requests that wait for these; more are refused
 _MODEL_PATH = re.compile(r"/v1/models/(?P<name>[^/:]+)(/versions/(?P<version>\d+))?(?P<verb>:predict|/metadata)?")
 _PAGE = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
 # What the page may do: run its own script and style, and send requests and forms to this server.
@@ -42,16 +52,18 @@ class ServingApp:
     """The application, as WSGI defines one.
 
     Args:
-        model: a `tools.served_model.ServedModel`.
+        model: a `tools.served_model.ServedModel`. Another version may be assigned to the attribute of this name while
+            requests are answered; each is answered by one version.
         build_attention_page: function of one or two texts that returns a page as HTML, or None.
         timeout_seconds: seconds that a response may take.
     """
 
     def __init__(self, model, build_attention_page=None, timeout_seconds=30.0):
-        self._model = model
+        self.model = model
         self._build_attention_page = build_attention_page
         self._timeout_seconds = timeout_seconds
         self._pool = concurrent.futures.ThreadPoolExecutor(_NUM_THREADS)
+        self._free_places = threading.Semaphore(_NUM_THREADS + MAX_WAITING)
 
     def __call__(self, environ, start_response):
         request = _Request(environ)
@@ -59,13 +71,15 @@ class ServingApp:
             response = self._respond(request)
         except HTTPException as error:
             response = _json_response({"error": _MESSAGES.get(error.code, error.description)}, error.code)
+            if isinstance(error, ServiceUnavailable):
+                response.headers["Retry-After"] = "1"
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers.setdefault("Content-Security-Policy", "frame-ancestors 'none'")
         return response(environ, start_response)
 
     def _respond(self, request):
         request.host  # noqa: B018 (raises an error unless the host is trusted)
-        model, path = self._model, _MODEL_PATH.fullmatch(request.path)
+        model, path = self.model, _MODEL_PATH.fullmatch(request.path)
         if path is None:
             return self._respond_for_page(request)
         if path["name"] != model.name or path["version"] not in (None, model.version):
@@ -86,15 +100,18 @@ class ServingApp:
         if request.path == "/page.json":
             _check_method(request, "GET")
             has_attention = self._build_attention_page is not None
-            return _json_response({"name": self._model.name, "labels": self._model.labels, "attention": has_attention})
+            return _json_response({"name": self.model.name, "labels": self.model.labels, "attention": has_attention})
         if request.path == "/":
             _check_method(request, "GET")
             return Response(_PAGE, mimetype="text/html", headers={"Content-Security-Policy": _POLICY})
-        raise NotFound(f"there is no {request.path}; the model is at /v1/models/{self._model.name}")
+        raise NotFound(f"there is no {request.path}; the model is at /v1/models/{self.model.name}")
 
     def _compute(self, function):
         """Returns the result of a function in another thread; its ValueError is the client's fault."""
+        if not self._free_places.acquire(blocking=False):
+            raise ServiceUnavailable(f"{MAX_WAITING} other requests are waiting; try again later")
         future = self._pool.submit(function)
+        future.add_done_callback(lambda _: self._free_places.release())  # also if it was cancelled
         try:
             return future.result(self._timeout_seconds)
         except (ValueError, RecursionError) as error:
