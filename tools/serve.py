@@ -8,9 +8,9 @@
 training program, and --preset the name of a preset, hf://owner/name or the folder of a checkpoint; both also show the
 attention weights of a text. What has not been exported yet is exported to a temporary folder first.
 
-The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md). Of a folder
-of versions, it changes to the newest when one is added or removed. SIGTERM ends it after the requests that it has
-accepted; SIGHUP restarts it, while new requests wait.
+The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md). It changes
+to the newest version in a folder of versions. SIGTERM ends it after it has answered the requests that it accepted;
+SIGUSR1 also restarts it, and new requests wait for that.
 """
 
 import os
@@ -25,6 +25,8 @@ from pathlib import Path
 from absl import app, flags, logging
 
 from tools.program import flag_definer, hide_info_logs, run_program
+
+_BACKLOG = 1024  # connections that wait during a restart
 
 
 def find_newest(folder):
@@ -99,7 +101,7 @@ def define_flags(values=flags.FLAGS):
     define("bool", "pairs", False, "The classifier of --preset takes pairs of texts.")
     define("string", "name", None, "Name of the model in addresses; default: that of the folder.")
     define("integer", "port", 8501, "Port; 0 chooses a free one.", 0, 65535)
-    define("integer", "socket", None, "File descriptor of a listening socket, instead of --port; a restart passes it.")
+    define("integer", "socket", None, "Number of an open, listening socket, instead of --port.", 3)
     define("float", "timeout_seconds", 30.0, "Maximum time for a response.", 0.001)
     flags.mark_flags_as_mutual_exclusive(["saved_model", "run_dir", "preset"], required=True, flag_values=values)
 
@@ -146,13 +148,13 @@ def serve(server, watched):
         signals.append(number)
         threading.Thread(target=server.shutdown).start()  # which waits for `serve_forever`
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, stop)
     if watched is not None:
         threading.Thread(target=watch_versions, args=[watched, server.app, stopped], daemon=True).start()
     server.serve_forever()
     stopped.set()
-    return signals[-1:] == [signal.SIGHUP]
+    return signals[-1:] == [signal.SIGUSR1]
 
 
 def run(values):
@@ -160,7 +162,11 @@ def run(values):
     from tools.serving_page import HOST
 
     # Not the server's own, so that it stays open in a restart and connections wait in it.
-    listener = socket.socket(fileno=values.socket) if values.socket else socket.create_server((HOST, values.port))
+    listener = (
+        socket.socket(fileno=values.socket)
+        if values.socket
+        else socket.create_server((HOST, values.port), backlog=_BACKLOG)
+    )
     model, checkpoint = load_model(values)
     attention = load_attention(checkpoint, model.name) if checkpoint else None
     port = listener.getsockname()[1]

@@ -40,7 +40,7 @@ SERVERS = {
     "kserve": ((_SAVED_MODEL,), _SAVED_MODEL_ADVICE),
     "triton": ((_ONNX,), f'model.export(path, format="onnx") writes one, {_IDS_ADVICE}'),
     "openvino": ((_ONNX, _OPENVINO), f'model.export(path, format="openvino") writes one, {_IDS_ADVICE}'),
-    "tei": ((_EMBEDDER,), 'BertTextEmbedder.save_checkpoint(path, format="hugging_face") writes one'),
+    "tei": ((_EMBEDDER,), "BertTextEmbedder.save_checkpoint(path) writes one"),
 }
 _PORTS = {
     "tf_serving": ("8500", "8501"),
