@@ -16,6 +16,8 @@ Suites:
     accelerator: training step and inference of BERT-large in bfloat16, and the fraction of a GPU's peak that they reach
         (MFU), on TensorFlow or, with KERAS_BACKEND=jax, on JAX.
     machine: no comparison: recommends precision, oneDNN and threads for this machine, in about two minutes.
+    load: no comparison: latencies, wrong answers and memory of the development server under a constant load, and under
+        ten times that (pip install '.[benchmark]').
     scale: no comparison: time and memory by length, batch size, rows and processes, as tables and plots, in about half
         an hour on Linux; re-run the same command to resume.
 
@@ -33,7 +35,7 @@ from pathlib import Path
 
 from absl import app, flags
 
-from benchmarks import machine, scale
+from benchmarks import load, machine, scale
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, run_rounds
 from benchmarks.encoder import MINILM
 
@@ -51,10 +53,11 @@ SUITES = {
     "optimizer": ("repeats",),
     "accelerator": ("batch_size", "size", "attention_dropout", "peak_tflops", "repeats"),
     "machine": ("batch_size", "sequence_length", "seconds", *MINILM),
+    "load": ("init_checkpoint", "rate", "seconds"),
     "scale": ("folder", "max_gib", *MINILM),
 }
 # Suites without programs to compare.
-_WITHOUT_COMPARISON = {"machine": machine.measure, "scale": scale.measure}
+_WITHOUT_COMPARISON = {"machine": machine.measure, "load": load.measure, "scale": scale.measure}
 BATCH_SIZES = {
     "encoder": 16,
     "sst2": 32,
@@ -99,6 +102,7 @@ def define_flags(values=flags.FLAGS):
     define("float", "attention_dropout", 0.1, "Dropout on attention probabilities; flash attention needs 0.")
     define("float", "peak_tflops", None, "Peak of the device in bfloat16, if it is not an A100, H100 or H200.")
     define("float", "seconds", 30.0, "How long to measure, without the start.", lower_bound=0.0)
+    define("float", "rate", 10.0, "Requests per second.", lower_bound=0.001)
     define("string", "folder", None, "Folder for scale.json and the plots.")
     define("float", "max_gib", 12.0, "Points that would need more memory are skipped.", lower_bound=0.0)
     define("string", "data_dir", None, "Folder of train.tsv and dev.tsv.")
