@@ -31,7 +31,7 @@ _CLIENT = Path(__file__).with_name("load_client.py")
 
 def measure(values):
     """Measures the exported classifier of `values.init_checkpoint`, and prints the figures."""
-    locust = shutil.which("locust", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    locust = find_locust()
     if locust is None:
         raise ProgramError("--suite=load needs locust: pip install '.[benchmark]'")
     hide_info_logs()
@@ -56,6 +56,11 @@ def measure(values):
     print(f"{values.rate:g} requests/s for {values.seconds / 2:g} s: {_describe(halves[1])}")
     print(f"memory of the server in that time, MiB: {', '.join(f'{size:.0f}' for size in memory)}")
     print(f"{_OVERLOAD * values.rate:g} requests/s for {_OVERLOAD_SECONDS:g} s: {_describe(overload)}")
+
+
+def find_locust():
+    """Returns the program locust of this environment or of the path, or None."""
+    return shutil.which("locust", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def _export(checkpoint, folder):

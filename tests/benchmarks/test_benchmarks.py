@@ -1,11 +1,12 @@
 import importlib
+import re
 import sys
 
 import pytest
 from absl import app
 
 from benchmarks import __main__ as program
-from benchmarks import encoder, optimizer
+from benchmarks import encoder, load, optimizer
 from benchmarks.comparison import ProgramError, comparison_table, format_figures, parse_figures, run_rounds
 from tests.tasks.programs import parse
 from tests.tasks.test_squad import make_file as make_squad_file
@@ -80,7 +81,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", [suite for suite in program.SUITES if suite not in ("machine", "scale")])
+@pytest.mark.parametrize("suite", [suite for suite in program.SUITES if suite not in ("load", "machine", "scale")])
 def test_every_suite_measures(suite, files, monkeypatch):
     monkeypatch.setattr(encoder, "_PEAK_SIZE", 64)
     monkeypatch.setattr(optimizer, "MINILM", {"vocab_size": 50, **ENCODER})
@@ -110,3 +111,17 @@ def test_every_suite_measures(suite, files, monkeypatch):
         assert min(value for name, value in figures.items() if name != "input %") > 0
         if suite == "sst2":
             assert figures["fit_vs_train %"] == pytest.approx(100 * figures["fit ex/s"] / figures["train ex/s"])
+
+
+@pytest.mark.slow
+def test_measures_the_server_under_load(files, capsys, monkeypatch):
+    if load.find_locust() is None:
+        pytest.skip("locust is not installed")
+    monkeypatch.setattr(load, "_LENGTHS", (8, 16))
+    monkeypatch.setattr(load, "_OVERLOAD_SECONDS", 1.0)
+    load.measure(parse(program, suite="load", init_checkpoint=files / "toy", rate=10.0, seconds=18.0))
+    first, second, memory, _ = capsys.readouterr().out.splitlines()
+    for line in (first, second):
+        counts = re.search(r": (.*?);", line)[1]
+        assert re.fullmatch(r"\d+ right", counts), line
+    assert len(memory.split(",")) == 7

@@ -36,6 +36,11 @@ def test_every_allowed_operation_is_one_of_tensorflow_text():
         (lambda x: tf.py_function(lambda texts: texts, [x], tf.string), "EagerPyFunc"),
         (lambda x: tf.numpy_function(np.char.upper, [x], tf.string), "PyFunc"),
         (lambda x: tf.numpy_function(np.char.upper, [x], tf.string, stateful=False), "PyFuncStateless"),
+        # Of TensorFlow 2.21, but not of the newest server.
+        (
+            lambda x: tf.map_fn(lambda row: tf.raw_ops.DecodeJxl(contents=row), x, fn_output_signature=tf.uint8),
+            "DecodeJxl",
+        ),
         # Of a loaded library, but not on the list.
         (lambda x: tensorflow_text.metrics.rouge_l(tf.strings.split(x), tf.strings.split(x)).f_measure, "RougeL"),
     ],

@@ -3,7 +3,13 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_bert.export.serving_files import MAX_WARMUP_REQUESTS, WARMUP_FILE, write_warmup_requests
+from keras_bert.export.serving_files import (
+    MAX_WARMUP_REQUESTS,
+    WARMUP_FILE,
+    allowed_batch_sizes,
+    max_batch_size,
+    write_warmup_requests,
+)
 
 IDS = np.array([[2, 5, 3], [2, 3, 0]], "int32")
 
@@ -31,3 +37,17 @@ def test_refuses_more_than_a_thousand_requests(tmp_path):
     assert len(logs(tmp_path)) == 1000
     with pytest.raises(ValueError, match="at most 1000 warm-up requests, got 1001"):
         write_warmup_requests(tmp_path, [*requests, requests[0]])
+
+
+def test_batches_are_smaller_for_longer_rows():
+    assert [max_batch_size(length) for length in (2, 128, 256, 384, 512, 100_000)] == [32, 32, 32, 21, 16, 1]
+    assert [max_batch_size(length, inputs_per_row=4) for length in (128, 384, 100_000)] == [8, 5, 1]
+
+
+def test_batches_are_filled_up_by_less_than_a_fifth():
+    for largest in range(1, 200):
+        sizes = allowed_batch_sizes(largest)
+        assert sizes == sorted({*sizes}) and sizes[-1] == largest
+        filled = [next(size for size in sizes if size >= rows) for rows in range(1, largest + 1)]
+        assert max((size - rows) / size for rows, size in enumerate(filled, start=1)) < 1 / 5
+        assert len(sizes) <= 8 + 4 * largest.bit_length()

@@ -1,5 +1,6 @@
 """The program, and its page in a real browser."""
 
+import concurrent.futures
 import contextlib
 import json
 import re
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from pathlib import Path
 
@@ -107,6 +109,49 @@ def test_a_process_serves_without_the_package(tmp_path):
         assert address.endswith("/v1/models/reviews")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_a_new_version_and_a_restart_lose_no_request(tmp_path):
+    folder, labels, done = tmp_path / "reviews", [], threading.Event()
+    toy_classifier().export(folder / "1")
+    toy_classifier(["no", "yes"]).export(tmp_path / "2")
+    command = [sys.executable, "-m", "tools.serve", f"--saved_model={folder}", "--port=0"]
+    with (
+        subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
+        concurrent.futures.ThreadPoolExecutor(3) as pool,
+    ):
+        lines = iter(process.stderr.readline, "")
+
+        def read(pattern):
+            return next(match for match in (re.match(pattern, line) for line in lines) if match)
+
+        def send():
+            while not done.is_set():
+                with urllib.request.urlopen(request) as answer:
+                    labels.append(json.load(answer)["predictions"][0]["label"])
+
+        def wait_for_answers():
+            before = len(labels)
+            while len(labels) < before + 9 and not any(future.done() for future in futures):
+                time.sleep(0.01)
+
+        request = urllib.request.Request(f"{read('REST: (http.*)')[1]}:predict", b'{"instances": ["good"]}')
+        futures = [pool.submit(send) for _ in range(3)]
+        wait_for_answers()
+        (tmp_path / "2").rename(folder / "2")
+        assert read("Version: (.*)")[1] == "2"
+        wait_for_answers()
+        process.send_signal(signal.SIGUSR1)
+        read("REST: ")
+        wait_for_answers()
+        done.set()
+        for future in futures:
+            future.result()  # raises the error of a request
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    versions = ["2" if label in ("no", "yes") else "1" for label in labels]
+    assert len(labels) >= 27 and {*versions[:6]} == {"1"} and {*versions[-12:]} == {"2"}
 
 
 # The page in a browser.

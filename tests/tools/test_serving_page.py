@@ -4,6 +4,7 @@ import threading
 import pytest
 from werkzeug.test import Client
 
+from tools import serving_page
 from tools.serving_page import MAX_REQUEST_BYTES, ServingApp
 
 PATH = "/v1/models/reviews"
@@ -112,6 +113,36 @@ def test_answers_several_clients_at_a_time(client):
     FakeModel.release.set()
     late.join()
     assert answers == [200]
+
+
+def test_refuses_more_waiting_requests_than_its_maximum(monkeypatch):
+    monkeypatch.setattr(serving_page, "MAX_WAITING", 1)
+    client, answers = Client(ServingApp(FakeModel())), []
+    FakeModel.release.clear()
+    threads = [threading.Thread(target=lambda: answers.append(post(client, "late").status_code)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    response = post(client, "bad")
+    while response.status_code == 400:  # until the three requests have arrived
+        response = post(client, "bad")
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+    assert response.json["error"] == "1 other requests are waiting; try again later"
+    assert client.get(PATH).status_code == 200  # the server is busy, not ill
+    FakeModel.release.set()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 3
+    assert post(client, "now").status_code == 200
+
+
+def test_answers_with_the_version_that_was_assigned_last():
+    app = ServingApp(FakeModel())
+    newer = FakeModel()
+    newer.version = "4"
+    app.model = newer
+    client = Client(app)
+    assert client.get(f"{PATH}/versions/4").status_code == 200
+    assert client.get(f"{PATH}/versions/3").status_code == 404
 
 
 @pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "192.168.0.7:8501", "127.0.0.1.nip.io", ""])
