@@ -71,9 +71,13 @@ def _fuse_operations(graph: Any, nodes: Any) -> Any:
     gain = Pattern("Mul", None, [scale, Pattern("*", "gamma")])
     layer_norm = Pattern("AddV2", "output", [Pattern("Mul", None, [Pattern("Sub"), gain]), Pattern("*", "beta")])
     for match in GraphMatcher(layer_norm, allow_reorder=True).match_ops(nodes):
-        inputs = [match.get_op("centered").input[0], match.get_tensor("gamma"), match.get_tensor("beta")]
+        inputs, beta = [match.get_op("centered").input[0], match.get_tensor("gamma")], match.get_tensor("beta")
         attributes = {"axis": -1, "epsilon": float(match.get_op("epsilon").get_tensor_value())}
-        _replace(graph, match.get_op("output"), "LayerNormalization", inputs, attributes)
+        if match.get_op("beta").is_const():
+            _replace(graph, match.get_op("output"), "LayerNormalization", [*inputs, beta], attributes)
+        else:  # TensorFlow added beta to the next bias; and ONNX Runtime 1.23 takes vectors for beta only
+            normalized = graph.make_node("LayerNormalization", inputs, attributes)
+            _replace(graph, match.get_op("output"), "Add", [*normalized.output, beta], {})
 
     scaled = Pattern("Mul", None, [Pattern("Neg"), Pattern("Const")])
     half_x = Pattern("Mul", None, [Pattern("Const", "half"), Pattern("*", "x")])

@@ -124,6 +124,19 @@ def test_encoders_of_the_paper(kind, tmp_path):
         assert_close(load_model(folder, runtime_format)(inputs)["probabilities"], expected, limit=GOLDEN_LIMIT)
 
 
+@pytest.mark.slow
+def test_layer_norms_of_onnx_files_have_a_vector_for_beta(tmp_path):
+    skip_without("onnx")
+    import onnx
+
+    # ONNX Runtime 1.23 refuses others, for example what TensorFlow adds to beta, and only if there are several rows.
+    graph = onnx.load(toy_classifier().export(tmp_path / "onnx", format="onnx") / "model.onnx").graph
+    norms = [node for node in graph.node if node.op_type == "LayerNormalization"]
+    vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
+    assert len(norms) > 1
+    assert [node.name for node in norms if not {*node.input[1:]} <= vectors] == []
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_calibration_takes_the_texts_of_every_head(name):
     columns = HEADS[name].columns

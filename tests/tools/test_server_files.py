@@ -5,11 +5,9 @@ import subprocess
 import threading
 from pathlib import Path
 
-import onnx
 import pytest
 import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from onnx import TensorProto, helper
 from tensorflow_serving.config import model_server_config_pb2
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response
@@ -35,6 +33,8 @@ def saved_model(tmp_path):
 @pytest.fixture
 def onnx_folder(tmp_path):
     """A folder with an ONNX file of the inputs and outputs of a classifier's."""
+    onnx = pytest.importorskip("onnx")
+    TensorProto, helper = onnx.TensorProto, onnx.helper
     folder = tmp_path / "onnx"
     folder.mkdir()
     names = ("token_ids", "segment_ids", "padding_mask")
