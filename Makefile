@@ -37,7 +37,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/installed-docs
+docs: $(VENV)/installed-docs $(VENV)/$(MINILM)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --conf-dir docs . build/docs
 
 $(VENV)/bin/python:

@@ -1,7 +1,9 @@
 """Settings of the documentation site, which `make docs` builds with Sphinx from the root of the repository."""
 
 import dataclasses
-import tempfile
+import os
+import shutil
+import sys
 import zlib
 from pathlib import Path
 
@@ -11,7 +13,17 @@ import keras_bert
 import keras_bert.training
 from docs.docstring_markup import convert
 
+ROOT = Path(__file__).resolve().parents[1]
 PUBLIC_NAMES = {name: module.__name__ for module in (keras_bert.training, keras_bert) for name in module.__all__}
+
+# The commands of guides use this Python and the programs of the repository.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+os.environ["PYTHONPATH"] = str(ROOT)
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+STARTUP = ROOT / "build" / "ipython" / "profile_default" / "startup"
+STARTUP.mkdir(parents=True, exist_ok=True)
+shutil.copy(ROOT / "docs" / "guide_startup.py", STARTUP)
+os.environ["IPYTHONDIR"] = str(ROOT / "build" / "ipython")
 
 project = "keras_bert"
 version = release = keras_bert.__version__
@@ -20,13 +32,24 @@ copyright = "The keras_bert authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.intersphinx", "sphinx.ext.napoleon"]
 # The source folder is the repository, so that links between pages are the same paths as on GitHub.
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "docs/api/*.md", "keras_bert/presets/*/README.md"]
+include_patterns = ["docs/*.md", "docs/api/*.md", "examples/guides/*.md", "keras_bert/presets/*/README.md"]
 exclude_patterns = [".venv", "build", "runs"]
 templates_path = ["templates"]
 highlight_language = "text"
 
+# Guides are notebooks, run when the site is built for the first time and again when their code changes.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600  # seconds per cell; a guide takes less than two minutes on two idle cores
+nb_merge_streams = True
+nb_output_stderr = "remove"  # logs
+
 html_theme = "furo"
 html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_theme_options = {"light_css_variables": {"code-font-size": "0.75rem"}}  # for lines of 95 columns
 html_additional_pages = {"index": "redirect.html"}
 html_copy_source = False
 
@@ -50,7 +73,7 @@ autodoc_typehints_format = "short"
 nitpick_ignore_regex = [("py:.*", ".*")]
 
 # An inventory that cannot be downloaded is replaced by an empty one: the build needs no network.
-EMPTY_INVENTORY = Path(tempfile.mkdtemp()) / "objects.inv"
+EMPTY_INVENTORY = ROOT / "build" / "empty.inv"
 HEADER = "# Sphinx inventory version 2\n# Project: none\n# Version:\n# The remainder is compressed using zlib.\n"
 EMPTY_INVENTORY.write_bytes(HEADER.encode() + zlib.compress(b""))
 intersphinx_mapping = {

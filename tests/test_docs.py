@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples" / "guides").glob("*.md")),
     *sorted(ROOT.glob("keras_bert/presets/*/README.md")),
 ]
 # Options of other programs that the pages mention in prose or in configuration files.
@@ -59,7 +60,8 @@ def get_flag_names(program):
 
 def find_commands(page):
     """Yields a program of this repository and its arguments for each command in a page."""
-    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+    fence = r"^```(?:\w*|\{code-cell\}\n%%bash)\n(.*?)^```"
+    for block in re.findall(fence, page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
             command = re.match(rf"\s*python -m ((?:tests|{'|'.join(PROGRAM_FOLDERS)})\.\w+) (.*)", line)
             if command:
