@@ -1,6 +1,6 @@
 """Distils a teacher into a smaller student: on raw text, for any task, or for one task with labels.
 
-    python -m tools.make_student --teacher=all_minilm_l6_v2 --layers=0,2,5 --output=student
+    python -m tools.make_student --teacher=all_minilm_l6_v2 --layers=0,4,5 --output=student
     python -m tasks.distill --teacher=all_minilm_l6_v2 --student=student --text_files='corpus/*.txt' \\
         --vector_weight=1 --run_dir=runs/student
     python -m tasks.distill --teacher=runs/teacher --student=runs/student --train_file=train.csv --run_dir=runs/small

@@ -1,7 +1,7 @@
 """Makes a student for distillation: some layers of a teacher, and the wordpieces that a corpus needs.
 
-    python -m tools.make_student --teacher=all_minilm_l6_v2 --layers=0,2,5 --text_files='corpus/*.txt' \\
-        --vocab_size=8000 --output=student
+    python -m tools.make_student --teacher=all_minilm_l6_v2 --layers=0,4,5 --text_files='corpus/*.txt' \\
+        --vocab_size=24000 --output=student
 
 The output is a checkpoint folder, whose text is tokenized as the teacher's where all its wordpieces are kept. With
 --keep_first=N, wordpieces with an id below N are kept even if the text does not use them: published vocabularies are

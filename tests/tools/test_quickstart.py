@@ -52,7 +52,7 @@ def test_trains_exports_and_classifies(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart.subprocess, "run", lambda command, check: commands.append(command))
 
     def load(preset, labels, sequence_length, seed):
-        assert preset == "all_minilm_l6_v2"
+        assert preset == "bert_mini_en"
         return toy_classifier(labels, seed=seed)
 
     monkeypatch.setattr("keras_bert.BertClassifier", SimpleNamespace(from_preset=load))

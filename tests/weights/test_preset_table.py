@@ -66,7 +66,8 @@ def test_bundled_preset_has_the_size_of_its_file():
             encoder = keras_bert.BertEncoder.from_preset(preset.name)
             assert encoder.count_params() == preset.parameters
             file = resolve_preset(preset.name) / preset.format
-            assert file.stat().st_size == pytest.approx(preset.download_size, rel=0.01)
+            # int8 has scales too
+            assert file.stat().st_size == pytest.approx(preset.download_size, rel=0.015)
 
 
 def test_package_has_the_size_of_its_file(minilm):
