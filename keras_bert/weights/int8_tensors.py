@@ -1,4 +1,4 @@
-"""Matrices stored as 8-bit integers with one scale per row, which is named as compressed-tensors names it."""
+"""Matrices stored as 8-bit integers with one scale per row, named as in compressed-tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCALE_TYPES = ("BF16", "F16", "F32")
 
 
 def quantize_matrices(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the tensors, matrices as int8 [rows, columns] and, by the name with `_scale`, float32 [rows, 1].
+    """Returns the tensors; a matrix becomes int8 [rows, columns] and, under its name with `_scale`, float32 [rows, 1].
 
     >>> quantized = quantize_matrices({"weight": np.array([[0.5, -1.0]]), "bias": np.array([0.25])})
     >>> quantized["weight"].tolist(), sorted(quantized)
@@ -31,10 +31,12 @@ def quantize_matrices(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def find_scales(entries: Mapping[str, TensorEntry]) -> dict[str, str]:
-    """Returns the names of scales by the names of the 8-bit matrices they belong to."""
+    """Returns the names of the scales by the names of their 8-bit matrices; those with zero points are left out."""
     scales = {}
     for name, entry in entries.items():
         scale = entries.get(f"{name}_scale")
-        if entry.dtype == "I8" and scale and scale.shape == (*entry.shape[:1], 1) and scale.dtype in _SCALE_TYPES:
+        if entry.dtype != "I8" or len(entry.shape) != 2 or scale is None or f"{name}_zero_point" in entries:
+            continue
+        if scale.shape == (entry.shape[0], 1) and scale.dtype in _SCALE_TYPES:
             scales[name] = f"{name}_scale"
     return scales

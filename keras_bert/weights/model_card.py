@@ -11,6 +11,7 @@ from keras_bert.io.atomic_write import atomic_text_file
 from keras_bert.typing import PathLike
 from keras_bert.weights.bert_config import SIZE_NAMES, read_json
 from keras_bert.weights.hub import MODEL_CARD_NAME, SCHEME, hash_file, parse_address
+from keras_bert.weights.hugging_face import OWN_MODEL_TYPE
 from keras_bert.weights.preset_table import format_bytes
 from keras_bert.weights.sentence_transformers import MODULES_NAME
 
@@ -277,7 +278,9 @@ def _read_folder(folder: Path, model_class: str | None) -> dict[str, Any]:
         model_class = find_model_class(folder)
     fields: dict[str, Any] = {"model_class": model_class, "limits": [_BIAS]}
     if (folder / MODULES_NAME).is_file():
-        fields |= {"pipeline_tag": "sentence-similarity", "tags": ["sentence-transformers", "feature-extraction"]}
+        is_theirs = config.get("model_type") != OWN_MODEL_TYPE  # weights in int8 are not
+        fields["tags"] = [*(["sentence-transformers"] if is_theirs else []), "feature-extraction"]
+        fields["pipeline_tag"] = "sentence-similarity"
     labels = config.get("id2label")
     if isinstance(labels, dict) and model_class in ("BertClassifier", "BertTokenClassifier"):
         fields["labels"] = [str(label) for label in labels.values()]

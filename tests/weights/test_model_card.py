@@ -91,6 +91,11 @@ def test_sentence_encoder(folder):
     header, body = read_card(write_model_card(path))
     assert header["pipeline_tag"] == "sentence-similarity" and "sentence-transformers" in header["tags"]
     assert "keras_bert.BertTextEmbedder" in body
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "model_type": "keras_bert"}))  # as with weights in int8
+    header, body = read_card(write_model_card(path))
+    assert header["pipeline_tag"] == "sentence-similarity" and "sentence-transformers" not in header["tags"]
+    assert "keras_bert.BertTextEmbedder" in body
 
 
 def test_regression_and_own_class(folder):
