@@ -29,13 +29,18 @@ from tools.program import flag_definer, hide_info_logs, run_program
 _BACKLOG = 1024  # connections that wait during a restart
 
 
+def find_versions(folder):
+    """Returns the folders of the versions of a SavedModel, the highest last; others, such as backups, are left out."""
+    folders = [path.parent for path in Path(folder).glob("*/saved_model.pb")]
+    versions = [folder for folder in folders if re.fullmatch("[0-9]+", folder.name)]
+    return sorted(versions, key=lambda version: int(version.name))
+
+
 def find_newest(folder):
     """Returns the folder of a SavedModel, or that of its highest version; None if there is none."""
-    folder = Path(folder)
-    if (folder / "saved_model.pb").is_file():
-        return folder
-    versions = [path.parent for path in folder.glob("*/saved_model.pb") if path.parent.name.isdigit()]
-    return max(versions, key=lambda version: int(version.name), default=None)
+    if (Path(folder) / "saved_model.pb").is_file():
+        return Path(folder)
+    return next(reversed(find_versions(folder)), None)
 
 
 def model_name(path):
@@ -141,7 +146,7 @@ def watch_versions(folder, application, stopped):
 
 
 def serve(server, watched):
-    """Serves until a signal; returns whether it is the one to restart."""
+    """Serves until a signal; returns whether to restart."""
     signals, stopped = [], threading.Event()
 
     def stop(number, _):
@@ -150,17 +155,23 @@ def serve(server, watched):
 
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, stop)
-    if watched is not None:
-        threading.Thread(target=watch_versions, args=[watched, server.app, stopped], daemon=True).start()
-    server.serve_forever()
-    stopped.set()
-    return signals[-1:] == [signal.SIGUSR1]
+    if watched is not None:  # not a daemon: the process must not end while TensorFlow loads a model
+        threading.Thread(target=watch_versions, args=[watched, server.app, stopped]).start()
+    try:
+        server.serve_forever()
+    finally:
+        stopped.set()
+    if signal.SIGUSR1 in signals:  # until the next `serve`: no request is left that SIGTERM would have to wait for
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    return signal.SIGUSR1 in signals and signal.SIGTERM not in signals
 
 
 def run(values):
     """Loads the model and serves it until the process is interrupted."""
     from tools.serving_page import HOST
 
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until it serves; by default, the signal ends the process
     # Not the server's own, so that it stays open in a restart and connections wait in it.
     listener = (
         socket.socket(fileno=values.socket)

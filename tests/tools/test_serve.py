@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,7 +33,7 @@ CORPUS = ["a good film", "<b>bad</b>", "the plot", "dull , dull"]
 
 def test_finds_the_newest_version(tmp_path):
     assert serve.find_newest(tmp_path) is None
-    for name in ("2", "10", "x", "11"):
+    for name in ("2", "10", "x", "\u00b2", ".12.unfinished-0", "11"):
         (tmp_path / name).mkdir()
         if name != "11":  # one that is not complete
             (tmp_path / name / "saved_model.pb").touch()
@@ -89,6 +90,31 @@ def test_serves_presets_and_runs(tmp_path):
     assert len(model.predict({"instances": ["good"]})["predictions"][0]) == 16
 
 
+@pytest.mark.parametrize(
+    "sent, restarts",
+    [
+        ([], False),
+        ([signal.SIGTERM], False),
+        ([signal.SIGUSR1, signal.SIGUSR1], True),
+        ([signal.SIGUSR1, signal.SIGTERM], False),
+        ([signal.SIGTERM, signal.SIGUSR1], False),
+    ],
+)
+def test_restarts_unless_it_was_told_to_end(sent, restarts):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+
+    def raise_signals():
+        for number in sent:
+            signal.raise_signal(number)
+
+    server = SimpleNamespace(serve_forever=raise_signals, shutdown=lambda: None)
+    try:
+        assert serve.serve(server, None) == restarts
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 @pytest.mark.slow
 def test_an_encoder_without_attention_weights_is_served_without_them(tmp_path):
     (tmp_path / "model").mkdir()
@@ -143,6 +169,8 @@ def test_a_new_version_and_a_restart_lose_no_request(tmp_path):
         assert read("Version: (.*)")[1] == "2"
         wait_for_answers()
         process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        process.send_signal(signal.SIGUSR1)  # while it starts
         read("REST: ")
         wait_for_answers()
         done.set()
