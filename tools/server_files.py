@@ -27,7 +27,7 @@ from string import Template
 from absl import app, flags
 
 from tools.program import flag_definer, hide_info_logs, run_program
-from tools.serve import find_newest, model_name
+from tools.serve import find_newest, find_versions, model_name
 
 _TEMPLATES = Path(__file__).with_name("server_templates")
 _SAVED_MODEL, _ONNX, _OPENVINO, _EMBEDDER = "a SavedModel", "an ONNX export", "an OpenVINO export", "an embedder"
@@ -77,14 +77,12 @@ def read_labels(texts, versions):
 
 def tf_serving_values(folder, version_labels):
     """Returns the values of TensorFlow Serving's files. With labels, it loads their versions, else the newest."""
-    newest = find_newest(folder)
-    if newest == folder or not newest.name.isdigit():
+    if find_newest(folder) == folder:
         raise ValueError(
             f"--model={folder} is one version of a SavedModel; give the folder of its versions, such as models/reviews "
             "with the version models/reviews/1"
         )
-    versions = sorted((path.parent.name for path in folder.glob("*/saved_model.pb")), key=int)
-    labels = read_labels(version_labels, versions)
+    labels = read_labels(version_labels, [version.name for version in find_versions(folder)])
     served = "".join(f" versions: {version}" for version in sorted({*labels.values()}, key=int))
     lines = (f'    version_labels {{ key: "{label}" value: {version} }}\n' for label, version in labels.items())
     return {"policy": f"specific {{{served} }}" if labels else "latest { num_versions: 1 }", "labels": "".join(lines)}
@@ -93,11 +91,16 @@ def tf_serving_values(folder, version_labels):
 def triton_values(folder):
     """Returns the values of Triton's config.pbtxt, from the inputs and outputs of the ONNX file."""
     import onnx
+    from google.protobuf.message import DecodeError
 
     from keras_bert.export.serving_files import BATCH_TIMEOUT_MICROSECONDS, max_batch_size
+    from keras_bert.weights.bert_config import read_json
 
-    graph = onnx.load(folder / "model.onnx", load_external_data=False).graph
-    length = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))["model_max_length"]
+    try:
+        graph = onnx.load(folder / "model.onnx", load_external_data=False).graph
+    except DecodeError as error:
+        raise ValueError(f"{folder / 'model.onnx'} is not a complete ONNX file: {error}") from error
+    length = read_json(folder / "tokenizer_config.json")["model_max_length"]
     has_choices = len(graph.input[0].type.tensor_type.shape.dim) == 3
     return {
         "max_batch_size": max_batch_size(length, inputs_per_row=4 if has_choices else 1),
@@ -113,8 +116,10 @@ def _triton_tensor(value):
 
     tensor = value.type.tensor_type
     dims = ", ".join(str(dim.dim_value or -1) for dim in tensor.shape.dim[1:])
-    dtype = _TRITON_TYPES[TensorProto.DataType.Name(tensor.elem_type)]
-    return f'  {{ name: "{value.name}" data_type: {dtype} dims: [ {dims} ] }}'
+    dtype = TensorProto.DataType.Name(tensor.elem_type)
+    if dtype not in _TRITON_TYPES or not re.fullmatch(r"\w+", value.name, re.ASCII):
+        raise ValueError(f"model.onnx has the tensor {value.name!r} of type {dtype}, as no export of keras_bert has")
+    return f'  {{ name: "{value.name}" data_type: {_TRITON_TYPES[dtype]} dims: [ {dims} ] }}'
 
 
 def check_embedder(folder):
@@ -122,12 +127,19 @@ def check_embedder(folder):
 
     Source: router/src/lib.rs and backends/src/lib.rs of version 1.9.
     """
+    from keras_bert.weights.bert_config import read_json
+
     pooling = Path("1_Pooling/config.json")
     needed = ("config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json", pooling)
     if missing := [str(name) for name in needed if not (folder / name).is_file()]:
         raise ValueError(f"text-embeddings-inference needs {missing}, which {folder} lacks; {SERVERS['tei'][1]}")
-    flags_ = json.loads((folder / pooling).read_text("utf-8"))
-    if not (flags_.get("pooling_mode_cls_token") or flags_.get("pooling_mode_mean_tokens")):
+    if (model_type := read_json(folder / "config.json").get("model_type")) != "bert":
+        raise ValueError(
+            f"text-embeddings-inference does not know the model_type {model_type!r} of {folder / 'config.json'}; save "
+            'the embedder with dtype="float32"'
+        )
+    modes = read_json(folder / pooling)
+    if not (modes.get("pooling_mode_cls_token") or modes.get("pooling_mode_mean_tokens")):
         raise ValueError(
             f"text-embeddings-inference has no pooling but cls and mean, and {folder / pooling} has another. Train "
             "with one of these, or serve a SavedModel with --server=tf_serving"
@@ -139,12 +151,12 @@ def write_files(server, folder, output, name, version_labels=(), storage_uri=Non
     from keras_bert.io.atomic_write import atomic_folder
 
     kinds, advice = SERVERS[server]
-    kind, version = find_kind(folder), folder.name if folder.name.isdigit() else "1"
+    kind, version = find_kind(folder), folder.name if re.fullmatch("[0-9]+", folder.name) else "1"
     if kind not in kinds:
         raise ValueError(
             f"--server={server} serves {' or '.join(kinds)}, and {folder} holds {kind or 'none'}; {advice}"
         )
-    values = {"name": name, "storage_uri": json.dumps(storage_uri)}
+    values = {"name": name, "storage_uri": _quote(storage_uri)}
     if kind == _SAVED_MODEL:
         values |= tf_serving_values(folder, version_labels)
     elif server == "triton":
@@ -155,7 +167,8 @@ def write_files(server, folder, output, name, version_labels=(), storage_uri=Non
     if server in _PORTS:
         source = "./models" if copied else os.path.relpath(folder, output)
         ports = ", ".join(f'"127.0.0.1:{"8080" if port == "80" else port}:{port}"' for port in _PORTS[server])
-        values |= {"source": json.dumps(source), "target": "" if copied else f"/{name}", "ports": ports}
+        source = _quote(source).replace("$", "$$")  # Docker Compose replaces names of variables
+        values |= {"source": source, "target": "" if copied else f"/{name}", "ports": ports}
     with atomic_folder(output) as unfinished:
         templates = [*(_TEMPLATES / server).iterdir(), *((_TEMPLATES / "docker").iterdir() if server in _PORTS else ())]
         for template in templates:
@@ -169,6 +182,11 @@ def write_files(server, folder, output, name, version_labels=(), storage_uri=Non
             target = unfinished / "models" / name / version / file
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / file, target)
+
+
+def _quote(text):
+    """Returns a text in quotes, as YAML reads it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def define_flags(values=flags.FLAGS):

@@ -116,6 +116,24 @@ def test_tensorflow_serving_serves_the_newest_version_or_labelled_ones(saved_mod
     assert volume["target"] == "/models/reviews"
 
 
+def test_folders_that_are_no_versions_are_ignored(saved_model, tmp_path):
+    for name in (".11.unfinished-0123", "backup", "\u00b2"):
+        (saved_model / name).mkdir()
+        (saved_model / name / "saved_model.pb").touch()
+    text = (write("tf_serving", saved_model, tmp_path / "a", version_labels="new=10") / "models.config").read_text()
+    assert "specific { versions: 10 }" in text
+    with pytest.raises(ValueError, match=r"one of the versions of --model, \['2', '10'\]"):
+        write("tf_serving", saved_model, tmp_path / "b", version_labels="new=backup")
+
+
+def test_any_path_of_a_model_is_mounted(saved_model, tmp_path):
+    folder = saved_model.rename(tmp_path / 'a $HOME "b" \U0001f600')
+    file = write("tf_serving", folder, tmp_path / "deploy", name="reviews") / "compose.yaml"
+    source = yaml.safe_load(file.read_text("utf-8"))["services"]["server"]["volumes"][0]["source"]
+    assert "$" not in source.replace("$$", "")  # Docker Compose would replace it
+    assert (file.parent / source.replace("$$", "$")).resolve() == folder.resolve()
+
+
 def test_parameters_have_the_fields_of_the_server(saved_model, tmp_path):
     folder = write("tf_serving", saved_model, tmp_path / "deploy")
     assert parse_message((folder / "batching.config").read_text(), BATCHING_PARAMETERS).num_batch_threads.value == 4
@@ -149,6 +167,21 @@ def test_triton_gets_the_inputs_and_outputs_of_the_onnx_file(onnx_folder, tmp_pa
     assert config.dynamic_batching.default_queue_policy.max_queue_size == 100
 
 
+@pytest.mark.parametrize("name, data_type", [('a" dims: [ 1', "FLOAT"), ("a", "STRING")])
+def test_triton_refuses_onnx_files_of_others(onnx_folder, tmp_path, name, data_type):
+    import onnx
+
+    model = onnx.load(onnx_folder / "model.onnx")
+    model.graph.output[0].name = name
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DataType.Value(data_type)
+    onnx.save(model, onnx_folder / "model.onnx")
+    with pytest.raises(ValueError, match=f"of type {data_type}, as no export of keras_bert has"):
+        write("triton", onnx_folder, tmp_path / "deploy", name="reviews")
+    (onnx_folder / "model.onnx").write_bytes(b"no protocol buffer")
+    with pytest.raises(ValueError, match="is not a complete ONNX file"):
+        write("triton", onnx_folder, tmp_path / "deploy", name="reviews")
+
+
 def test_openvino_computes_in_float32(onnx_folder, tmp_path):
     folder = write("openvino", onnx_folder, tmp_path / "deploy", name="reviews")
     (model,) = json.loads((folder / "config.json").read_text())["model_config_list"]
@@ -174,6 +207,9 @@ def test_text_embeddings_inference_reads_what_an_embedder_writes(tmp_path):
         names = ("Transformer", "Pooling", "Dense", "Normalize")
         assert modules <= {f"sentence_transformers.models.{name}" for name in names}
         assert json.loads((model / "config.json").read_text())["model_type"] == "bert"
+    model = embedder.save_checkpoint(tmp_path / "int8", dtype="int8")
+    with pytest.raises(ValueError, match="does not know the model_type 'keras_bert'"):
+        write("tei", model, tmp_path / "none")
     (model / "tokenizer.json").unlink()
     with pytest.raises(ValueError, match=r"needs \['tokenizer.json'\]"):
         write("tei", model, tmp_path / "none")
