@@ -5,6 +5,7 @@ with that of the model itself. After a sixth of the time a new version is added,
 both under load. Then ten times the rate arrives for a few seconds.
 """
 
+import concurrent.futures
 import json
 import os
 import re
@@ -40,11 +41,10 @@ def measure(values):
         model = _export(values.init_checkpoint, folder)
         with Server(model) as server:
             _send(locust, server, folder, values.rate, 5.0)  # first requests take longer
-            memory = []
-            events = threading.Thread(target=_disturb, args=[server, model, values.seconds, memory])
-            events.start()
-            answers = _send(locust, server, folder, values.rate, values.seconds)
-            events.join()
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                events = pool.submit(_disturb, server, model, values.seconds)
+                answers = _send(locust, server, folder, values.rate, values.seconds)
+                memory = events.result()
             if server.versions != ["2"]:
                 raise ProgramError(f"the server changed to the versions {server.versions} instead of 2")
             overload = _send(locust, server, folder, _OVERLOAD * values.rate, _OVERLOAD_SECONDS, max_tries=1)
@@ -91,7 +91,11 @@ class Server:
         self._reader.start()
 
     def __enter__(self):
-        self.wait_for_start()
+        try:
+            self.wait_for_start()
+        except ProgramError:
+            self._process.kill()
+            raise
         return self
 
     def __exit__(self, *error):
@@ -109,7 +113,7 @@ class Server:
                 self.versions.append(line.split()[1])
 
     def wait_for_start(self):
-        """Waits until the server has said its address, after a start or a restart."""
+        """Waits until the server has printed its address, after a start or a restart."""
         if not self._started.acquire(timeout=120):
             raise ProgramError("the server does not start")
 
@@ -124,8 +128,8 @@ class Server:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
 
 
-def _disturb(server, model, seconds, memory):
-    """Adds a version and restarts the server in a first half, and samples its memory in the second."""
+def _disturb(server, model, seconds):
+    """Adds a version and restarts the server in the first half; returns samples of its memory in the second, in MiB."""
     started = time.monotonic()
 
     def wait_until(fraction):
@@ -136,13 +140,15 @@ def _disturb(server, model, seconds, memory):
     (model / ".2").rename(model / "2")
     wait_until(1 / 3)
     server.restart()
+    memory = []
     for step in range(6):
         wait_until(0.5 + 0.099 * step)
         memory.append(server.mebibytes())
+    return memory
 
 
 def _send(locust, server, folder, rate, seconds, max_tries=10):
-    """Sends requests; returns a dict of each. Those that are refused are sent again after a second, so many times."""
+    """Sends requests; returns a dict for each. Refused ones are sent again after a second, up to `max_tries` times."""
     users = max(1, round(10 * rate))  # each sends a request every ten seconds; more would wait for a slow server
     output = folder / "answers.json"
     job = {"requests": str(folder / "requests.json"), "output": str(output), "pacing": users / rate, "tries": max_tries}
