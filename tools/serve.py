@@ -8,9 +8,9 @@
 training program, and --preset the name of a preset, hf://owner/name or the folder of a checkpoint; both also show the
 attention weights of a text. What has not been exported yet is exported to a temporary folder first.
 
-The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md). It changes
-to the newest version in a folder of versions. SIGTERM ends it after it has answered the requests that it accepted;
-SIGUSR1 also restarts it, and new requests wait for that.
+The server listens to this machine only, and is not for production: use TensorFlow Serving (docs/serving.md). It
+switches to the newest version in a folder of versions. SIGTERM stops it after it has answered the requests that it
+accepted; SIGUSR1 restarts it in the same way, and new requests wait until it has started.
 """
 
 import os
@@ -106,7 +106,7 @@ def define_flags(values=flags.FLAGS):
     define("bool", "pairs", False, "The classifier of --preset takes pairs of texts.")
     define("string", "name", None, "Name of the model in addresses; default: that of the folder.")
     define("integer", "port", 8501, "Port; 0 chooses a free one.", 0, 65535)
-    define("integer", "socket", None, "Number of an open, listening socket, instead of --port.", 3)
+    define("integer", "socket", None, "File descriptor of a listening socket, instead of --port.", 3)
     define("float", "timeout_seconds", 30.0, "Maximum time for a response.", 0.001)
     flags.mark_flags_as_mutual_exclusive(["saved_model", "run_dir", "preset"], required=True, flag_values=values)
 
@@ -130,7 +130,7 @@ def make_server(model, attention, port, timeout_seconds, fd=None):
 
 
 def watch_versions(folder, application, stopped):
-    """Gives an application the newest version of its model in a folder, until an event is set; checks every second."""
+    """Switches an application to the newest version of its model in a folder, every second until an event is set."""
     from tools.served_model import ServedModel
 
     while not stopped.wait(1):
@@ -139,7 +139,7 @@ def watch_versions(folder, application, stopped):
             continue
         try:
             application.model = ServedModel(newest, application.model.name)
-        except Exception as error:  # half of a version, for example, while it is copied; the next second may be better
+        except Exception as error:  # for example half of a version, while it is copied: it is tried again
             logging.warning("%s cannot be loaded, and version %s stays: %s", newest, application.model.version, error)
         else:
             print(f"Version: {newest.name}", file=sys.stderr, flush=True)

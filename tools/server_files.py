@@ -1,4 +1,4 @@
-"""Writes what a model server needs for a model: its configuration, a Dockerfile and a compose file with a health check.
+"""Writes the files for a model server: its configuration, a Dockerfile with a health check, and a compose file.
 
     python -m tools.server_files --server=tf_serving --model=models/reviews --output=deploy/reviews
     python -m tools.server_files --server=kserve --model=models/reviews --output=deploy/k --storage_uri=s3://models/reviews
