@@ -148,7 +148,7 @@ WITHOUT_KERNEL = {path: array for path, array in arrays_of().items() if path != 
         ({"arrays": {**arrays_of(), KERNEL: np.zeros([4, 6])}}, r"must have the shape \[6, 4\], but has \[4, 6\]"),
         ({"arrays": {**arrays_of(), KERNEL: np.zeros([6, 4], int)}}, "but is int64"),
         ({"arrays": {}}, r"and \d+ more"),
-        ({"dtype": "float16"}, r"stored as one of \('float32', 'bfloat16'\); got dtype='float16'"),
+        ({"dtype": "float16"}, r"stored as one of \('float32', 'bfloat16', 'int8'\); got dtype='float16'"),
         ({"tokenizer": TokenizerSettings(WORDS[:-1], True)}, "has 5 entries, but vocab_size is 6"),
         ({"tokenizer": TokenizerSettings([*WORDS[:-1], " a"], True)}, r"their white space: \[' a'\]"),
         ({"encoder_arguments": {**SIZES, "hidden_act": "swish"}}, "hidden_act must be one of"),
