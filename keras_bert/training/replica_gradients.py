@@ -96,7 +96,10 @@ class ReplicaGradients:
         gradients = [tf.zeros(variable.shape, variable.dtype) for variable in self._model.trainable_variables]
         sums = {name: tf.zeros([]) for name in names}
         _, gradients, sums = tf.while_loop(
-            lambda number, *_: number < self._accumulation_steps, add, (tf.constant(0), gradients, sums)
+            lambda number, *_: number < self._accumulation_steps,
+            add,
+            (tf.constant(0), gradients, sums),
+            parallel_iterations=1,  # TensorFlow's default of 10 would hold the activations of ten micro-batches
         )
         return [None if index in unused else gradient for index, gradient in enumerate(gradients)], sums
 
@@ -120,6 +123,7 @@ class ReplicaGradients:
             lambda number, _: number < steps,
             lambda number, parts: (number + 1, parts.write(number, outputs_of(number))),
             (tf.constant(0), tf.TensorArray(tf.float32, steps, infer_shape=False)),
+            parallel_iterations=1,
         )
         with tf.GradientTape() as tape:
             outputs = tf.ensure_shape(parts.concat(), [None, *shape])

@@ -7,6 +7,7 @@ from keras_bert.data.batching import BatchPlan, training_batches
 from keras_bert.data.tokenized_examples import tokenize_examples
 from keras_bert.training.batch_slices import slice_batch
 from keras_bert.training.optimizer import BertAdamW
+from keras_bert.training.replica_gradients import ReplicaGradients
 from keras_bert.training.step import TrainStep
 from tests.tolerances import assert_close
 from tests.toys import toy_classifier, toy_reviews
@@ -95,6 +96,17 @@ def test_micro_batches_do_not_change_two_unevenly_weighted_loss_terms(gradient_a
         assert set(report["loss_terms"]) == {"first", "second"}
         results.append(model.get_weights())
     assert_close(*results, num_terms=7)
+
+
+@pytest.mark.parametrize("loss_spans_batch", [False, True])
+def test_only_one_micro_batch_is_in_memory_at_a_time(loss_spans_batch):
+    model, zero = TwoTerms(), tf.constant(0)
+    model.loss_spans_batch = loss_spans_batch
+    gradients = ReplicaGradients(model, gradient_accumulation_steps=3)
+    divisors = {name: tf.constant(1.0) for name in ("first", "second")}
+    function = tf.function(lambda: gradients(two_terms_rows(6), divisors, zero, zero, tf.constant(1.0))[0])
+    loops = [node for node in function.get_concrete_function().graph.as_graph_def().node if "While" in node.op]
+    assert [node.attr["parallel_iterations"].i for node in loops] == [1] * (2 if loss_spans_batch else 1)
 
 
 def test_a_variable_without_gradient_is_not_changed():
