@@ -142,7 +142,8 @@ def watch_versions(folder, application, stopped):
         except Exception as error:  # for example half of a version, while it is copied: it is tried again
             logging.warning("%s cannot be loaded, and version %s stays: %s", newest, application.model.version, error)
         else:
-            print(f"Version: {newest.name}", file=sys.stderr, flush=True)
+            # In one call, so that the log of a request does not get into the line.
+            sys.stderr.write(f"Version: {newest.name}\n")
 
 
 def serve(server, watched):
