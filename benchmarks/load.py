@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.comparison import ProgramError
+from benchmarks.scale import status_mebibytes
 from benchmarks.serving import make_texts
 from benchmarks.timing import load_head
 from tools.program import hide_info_logs
@@ -84,7 +85,8 @@ class Server:
 
     def __init__(self, model):
         command = [sys.executable, "-m", "tools.serve", f"--saved_model={model}", "--port=0"]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        root = Path(__file__).parents[1]
+        self.process = subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True)
         self._started = threading.Semaphore(0)
         self.versions = []
         self._reader = threading.Thread(target=self._read)
@@ -94,18 +96,18 @@ class Server:
         try:
             self.wait_for_start()
         except ProgramError:
-            self._process.kill()
+            self.process.kill()
             raise
         return self
 
     def __exit__(self, *error):
-        self._process.terminate()
+        self.process.terminate()
         self._reader.join()
-        if self._process.wait() != 0:
-            raise ProgramError(f"the server ended with status {self._process.returncode}")
+        if self.process.wait() != 0:
+            raise ProgramError(f"the server ended with status {self.process.returncode}")
 
     def _read(self):
-        for line in self._process.stderr:
+        for line in self.process.stderr:
             if match := re.match(r"REST: (http://localhost:\d+)", line):
                 self.address = match[1]
                 self._started.release()
@@ -119,13 +121,8 @@ class Server:
 
     def restart(self):
         """Restarts the server and waits for it."""
-        self._process.send_signal(signal.SIGUSR1)
+        self.process.send_signal(signal.SIGUSR1)
         self.wait_for_start()
-
-    def mebibytes(self):
-        """Returns the resident memory of the process."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
 
 
 def _disturb(server, model, seconds):
@@ -143,7 +140,7 @@ def _disturb(server, model, seconds):
     memory = []
     for step in range(6):
         wait_until(0.5 + 0.099 * step)
-        memory.append(server.mebibytes())
+        memory.append(status_mebibytes("VmRSS", server.process.pid))
     return memory
 
 

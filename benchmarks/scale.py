@@ -116,7 +116,7 @@ def measure_point(kind, sizes, saved_model, length=None, size=1):
     seconds = median_seconds(call, 1, warm_ups=0 if kind == "predict" else 1)
     if repeats := min(int(_SECONDS / seconds), _MAX_CALLS):
         seconds = median_seconds(call, repeats, warm_ups=0)
-    return {"time s": seconds, "memory MiB": max(_status_mebibytes("VmHWM") - baseline, 0.1)}
+    return {"time s": seconds, "memory MiB": max(status_mebibytes("VmHWM") - baseline, 0.1)}
 
 
 def _training_step(size, length, sizes):
@@ -213,11 +213,12 @@ def _measure_input_on_core(core):
 def _reset_peak_memory():
     """Resets VmHWM to the current resident memory, and returns that."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _status_mebibytes("VmRSS")
+    return status_mebibytes("VmRSS")
 
 
-def _status_mebibytes(name):
-    status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+def status_mebibytes(name, process="self"):
+    """Returns a size, such as VmRSS, the resident memory, of this process or of the one with a number."""
+    status = dict(line.split(":") for line in Path(f"/proc/{process}/status").read_text().splitlines() if ":" in line)
     return int(status[name].split()[0]) / 1024
 
 

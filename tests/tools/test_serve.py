@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.load import Server
 from keras_bert.models.pretrainer import BertPretrainer
 from keras_bert.models.text_embedder import BertTextEmbedder
 from keras_bert.models.zero_shot import ZeroShotClassifier
@@ -142,15 +143,7 @@ def test_a_new_version_and_a_restart_lose_no_request(tmp_path):
     folder, labels, done = tmp_path / "reviews", [], threading.Event()
     toy_classifier().export(folder / "1")
     toy_classifier(["no", "yes"]).export(tmp_path / "2")
-    command = [sys.executable, "-m", "tools.serve", f"--saved_model={folder}", "--port=0"]
-    with (
-        subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process,
-        concurrent.futures.ThreadPoolExecutor(3) as pool,
-    ):
-        lines = iter(process.stderr.readline, "")
-
-        def read(pattern):
-            return next(match for match in (re.match(pattern, line) for line in lines) if match)
+    with Server(folder) as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
 
         def send():
             while not done.is_set():
@@ -159,29 +152,29 @@ def test_a_new_version_and_a_restart_lose_no_request(tmp_path):
 
         def wait_for_answers():
             before = len(labels)
-            while len(labels) < before + 9 and not any(future.done() for future in futures):
-                time.sleep(0.01)
+            while len(labels) < before + 9:
+                ended = concurrent.futures.wait(futures, 0.01, concurrent.futures.FIRST_COMPLETED).done
+                for future in ended:
+                    future.result()  # raises the error of a request
 
-        request = urllib.request.Request(f"{read('REST: (http.*)')[1]}:predict", b'{"instances": ["good"]}')
+        address = f"{server.address}/v1/models/reviews:predict"
+        request = urllib.request.Request(address, b'{"instances": ["good"]}')
         futures = [pool.submit(send) for _ in range(3)]
         try:
             wait_for_answers()
             (tmp_path / "2").rename(folder / "2")
-            assert read("Version: (.*)")[1] == "2"
+            while not server.versions:
+                wait_for_answers()
+            assert server.versions == ["2"]
             wait_for_answers()
-            process.send_signal(signal.SIGUSR1)
+            server.process.send_signal(signal.SIGUSR1)
             time.sleep(1)
-            process.send_signal(signal.SIGUSR1)  # while it starts
-            read("REST: ")
+            server.restart()  # while it starts
             wait_for_answers()
         finally:
             done.set()
-            if sys.exc_info()[0]:  # requests would wait for a server whose log nobody reads
-                process.kill()
         for future in futures:
-            future.result()  # raises the error of a request
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+            future.result()
     versions = ["2" if label in ("no", "yes") else "1" for label in labels]
     assert len(labels) >= 27 and {*versions[:6]} == {"1"} and {*versions[-12:]} == {"2"}
 
