@@ -1,4 +1,4 @@
-"""Turns docstrings, whose markup is that of Markdown, into reStructuredText for the API reference.
+"""Turns docstrings with Markdown's markup into reStructuredText for the API reference.
 
 Sphinx' extension napoleon does the sections `Args`, `Raises` and `Example`. This module does what it does not know:
 code in single backticks, text that is not markup, the sections `Inputs`, `Outputs` and `Returns`, and lists by

@@ -119,7 +119,7 @@ def _check_outputs(
 ) -> float:
     """Returns the largest difference between a runtime's and a function's outputs; ValueError if it is too large.
 
-    `limit` is that of the norms of a quantized model's outputs; None for the outputs of a float32 model, one by one.
+    `limit` is the largest relative difference of norms, for a quantized model; None compares float32 outputs singly.
     """
     shape = next(iter(sample.values())).shape
     expected = {key: value.numpy() for key, value in function(**{k: tf.constant(v) for k, v in sample.items()}).items()}

@@ -280,7 +280,8 @@ def check_lora(rank: Any, alpha: Any) -> None:
 def merge_adapter(kernel: np.ndarray, a: np.ndarray, b: np.ndarray, scale: float, parts: Sequence[bool]) -> np.ndarray:
     """Returns `kernel + scale * a @ b`, computed in float32, in the dtype of the kernel.
 
-    `parts` says which of the equal parts of the kernel's columns have an adapter; see `Dense.enable_lora`.
+    `parts` is a flag for each of the equal parts of the kernel's columns, whether it has an adapter; see
+    `Dense.enable_lora`.
 
     >>> merge_adapter(np.zeros([1, 4]), np.ones([1, 1]), np.ones([1, 2]), 3.0, (False, True))
     array([[0., 0., 3., 3.]])

@@ -146,8 +146,8 @@ class BertTextEmbedder(BertHead):
 
         Args:
             *args, **kwargs: as for `BertHead.compile`.
-            gradient_accumulation_steps: number of parts that a batch is split into, to save memory. The loss is that of
-                the whole batch: its parts are computed twice (GradCache, arXiv 2101.06983).
+            gradient_accumulation_steps: number of parts that a batch is split into, to save memory. They are computed
+                twice, and the loss still covers the whole batch (GradCache, arXiv 2101.06983).
 
         Raises:
             ValueError: if the number of parts is below 1, XLA is to compile the training, or as `BertHead.compile`.

@@ -22,8 +22,8 @@ class ReplicaGradients:
 
     A model with `loss_spans_batch` has a loss that compares the examples of a batch, and does not add up. Its
     micro-batches are then computed twice: first their outputs, from which the loss of the whole batch has its gradient,
-    then the gradients of the weights from those of the outputs (GradCache, arXiv 2101.06983). The result is that of the
-    whole batch, except for dropout.
+    then the gradients of the weights from those of the outputs (GradCache, arXiv 2101.06983). The result equals the
+    whole batch's, except for dropout.
 
     Raises:
         ValueError: if such a model is to be compiled by XLA: it has outputs of several lengths.

@@ -91,7 +91,7 @@ def read_tokenizer(
 ) -> FolderTokenizer:
     """Reads the tokenizer of a folder: its `vocab.txt`, its `tokenizer.json`, or both if they agree.
 
-    `vocab_size` is that of the encoder whose configuration is `config_path`. Raises ValueError if the files are
+    `vocab_size` is the encoder's, as `config_path` states it. Raises ValueError if the files are
     corrupt, contradict each other or the encoder, or describe a tokenizer that `BertTokenizer` is not.
 
     >>> read_tokenizer(Path("folder/without/tokenizer")).vocabulary is None

@@ -1,6 +1,6 @@
 """The contract of the signatures: answers and errors by both protocols, as clients get them.
 
-REST is that of the development server, and gRPC that of `tests.prediction_service`, a test double.
+The development server answers by REST, and `tests.prediction_service`, a test double, by gRPC.
 """
 
 import json
