@@ -115,8 +115,6 @@ def test_every_suite_measures(suite, files, monkeypatch):
 
 @pytest.mark.slow
 def test_measures_the_server_under_load(files, capsys, monkeypatch):
-    if load.find_locust() is None:
-        pytest.skip("locust is not installed")
     monkeypatch.setattr(load, "_LENGTHS", (8, 16))
     monkeypatch.setattr(load, "_OVERLOAD_SECONDS", 1.0)
     load.measure(parse(program, suite="load", init_checkpoint=files / "toy", rate=10.0, seconds=18.0))
