@@ -20,9 +20,9 @@ MASKED_SCORE = -10000.0
 class SelfAttention(BaseLayer):
     """Multi-head self-attention (arXiv 1706.03762, section 3.2; google-research/bert, modeling.py).
 
-    Takes hidden states [batch, length, hidden] and a bool attention mask [batch, from, to], in which `from` may be 1.
-    Returns [batch, length, hidden]; with `return_attention_scores`, also the probabilities before dropout, float32
-    [batch, heads, from, to].
+    Takes hidden states [batch, length, hidden] and a bool attention mask [batch, from, to], in which `from` may be 1,
+    or those of texts without padding and their `PackedTexts`. Returns [batch, length, hidden]; with
+    `return_attention_scores`, also the probabilities before dropout, float32 [batch, heads, from, to].
 
     Query, key and value are one product: the columns of `query_key_value/kernel` [hidden, 3 * hidden] are those of the
     query, the key and the value, each head by head.
@@ -64,7 +64,7 @@ class SelfAttention(BaseLayer):
     def call(
         self,
         hidden_states: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Any,
         training: bool = False,
         return_attention_scores: bool = False,
         first_only: bool = False,
@@ -90,9 +90,13 @@ class SelfAttention(BaseLayer):
         projected = self.query_key_value(ops.reshape(hidden_states, (-1, hidden)), training=training)
         return ops.reshape(projected, (batch, length, 3 * hidden))
 
-    def _attend_on_tensorflow(self, projected: Tensor, attention_mask: Tensor, training: bool) -> Tensor:
+    def _attend_on_tensorflow(self, projected: Tensor, attention_mask: Any, training: bool) -> Tensor:
         from keras_bert.layers.tensorflow.fast_attention import attend
+        from keras_bert.layers.tensorflow.packed_texts import PackedTexts
 
+        if isinstance(attention_mask, PackedTexts):
+            groups = zip(attention_mask.split(projected), attention_mask.attention_masks, strict=True)
+            return attention_mask.join([self._attend_on_tensorflow(*group, training) for group in groups])
         seen, unseen = (ops.cast(score, projected.dtype) for score in (0.0, MASKED_SCORE))
         masked_scores = ops.where(ops.cast(attention_mask, "bool"), seen, unseen)[:, None]
         rate = self.dropout.rate if training else 0.0

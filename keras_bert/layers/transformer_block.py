@@ -66,7 +66,7 @@ class TransformerBlock(BaseLayer):
     def call(
         self,
         hidden_states: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Any,
         training: bool = False,
         return_attention_scores: bool = False,
         first_only: bool = False,
@@ -76,7 +76,7 @@ class TransformerBlock(BaseLayer):
         # Rows [batch * from, hidden], reshaped once and not in each layer; TensorFlow removes pairs of reshapes.
         residual = ops.reshape(hidden_states[:, :1] if first_only else hidden_states, (-1, hidden))
         options = {"return_attention_scores": return_attention_scores, "first_only": first_only}
-        attended = self.self_attention(hidden_states, attention_mask, training=training, **options)
+        attended = self.self_attention(hidden_states, attention_mask=attention_mask, training=training, **options)
         if return_attention_scores:
             attended, scores = attended
         attended = ops.reshape(attended, (-1, hidden))

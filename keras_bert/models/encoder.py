@@ -33,6 +33,7 @@ from keras_bert.weights.bert_config import SIZE_NAMES
 from keras_bert.weights.encoder_kinds import ONE_BERT, EncoderKind
 
 if TYPE_CHECKING:
+    from keras_bert.layers.tensorflow.packed_texts import PackedTexts
     from keras_bert.text.tokenizer import BertTokenizer
 
 # base and large: paper, section 3. The smaller ones: google-research/bert, README.md, "24 smaller BERT models"
@@ -283,12 +284,17 @@ class BertEncoder(FromPreset, keras.Model):
         return_hidden_states: bool = False,
         return_attention_scores: bool = False,
         pooled_only: bool = False,
+        packed_texts: PackedTexts | None = None,
     ) -> dict[str, Any]:
-        """Encodes a batch; see the class for inputs and outputs."""
+        """Encodes a batch; see the class for inputs and outputs.
+
+        With `packed_texts`, the inputs are its row, which has no padding and position ids, and there is no
+        `pooled_output`.
+        """
         is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
         first_only = pooled_only and not is_left_to_right and not return_hidden_states
         inputs = self._add_defaults(inputs)
-        attention_mask = make_attention_mask(
+        attention_mask = packed_texts or make_attention_mask(
             inputs["padding_mask"], self.attention_direction, inputs.get("sequence_ids")
         )
         hidden = self.embeddings(
@@ -296,21 +302,21 @@ class BertEncoder(FromPreset, keras.Model):
         )
         hidden_states, attention_scores = [hidden], []
         for number, block in enumerate(self.transformer_blocks, 1):
-            options = {"first_only": first_only and number == self.num_hidden_layers}
+            options = {"attention_mask": attention_mask, "first_only": first_only and number == self.num_hidden_layers}
             if self.gradient_checkpointing and training and not return_attention_scores:
                 from keras_bert.layers.tensorflow.gradient_checkpointing import recompute_in_gradient
 
-                hidden = recompute_in_gradient(block, hidden, attention_mask, **options)
+                hidden = recompute_in_gradient(block, hidden, **options)
             else:
                 options["return_attention_scores"] = return_attention_scores
-                hidden = block(hidden, attention_mask, training=training, **options)
+                hidden = block(hidden, training=training, **options)
             if return_attention_scores:
                 hidden, scores = hidden
                 attention_scores.append(scores)
             hidden_states.append(hidden)
 
         outputs: dict[str, Any] = {} if pooled_only else {"sequence_output": hidden}
-        if self.with_pooler:
+        if self.with_pooler and packed_texts is None:
             positions = last_positions(inputs["padding_mask"]) if is_left_to_right else None
             outputs["pooled_output"] = self.pooler(hidden, positions, training=training)
         if return_hidden_states:

@@ -20,6 +20,7 @@ from keras_bert.layers.dense import Dense
 from keras_bert.layers.seeds import derive_seed
 from keras_bert.layers.text_pooling import pool_tokens, scale_to_unit_length
 from keras_bert.models.embedding_objectives import SCORED, TRIPLET, EmbeddingObjective, number_texts
+from keras_bert.models.encoder import BertEncoder
 from keras_bert.models.head import BertHead, LossTerms
 from keras_bert.models.text_model import is_ids
 from keras_bert.training.loss import gather_over_replicas
@@ -118,12 +119,9 @@ class BertTextEmbedder(BertHead):
         texts = inputs["token_ids"]
         if len(texts.shape) == 2:
             return self._vectors(inputs, training)
-        # Column by column, at the length of its own texts: questions are shorter than what answers them.
-        columns = [
-            self._vectors(_trimmed({name: ids[:, column] for name, ids in inputs.items()}), training)
-            for column in range(texts.shape[1])
-        ]
-        return ops.stack(columns, axis=1)
+        rows = {name: ops.reshape(ids, (-1, ops.shape(ids)[2])) for name, ids in inputs.items()}
+        vectors = (self._packed_vectors if self._can_pack(rows) else self._vectors)(rows, training)
+        return ops.reshape(vectors, (-1, texts.shape[1], self.size))
 
     @property
     def size(self) -> int:
@@ -132,9 +130,28 @@ class BertTextEmbedder(BertHead):
             return self.dimensions
         return self.encoder.hidden_size if self.projection is None else self.projection.units
 
+    def _can_pack(self, inputs: Inputs) -> bool:
+        """Whether padding can be left out, which makes shapes depend on the texts."""
+        mask = inputs.get("padding_mask")
+        is_dynamic = keras.backend.backend() == "tensorflow" and mask is not None and mask.shape[1] is None
+        return is_dynamic and isinstance(self.encoder, BertEncoder) and "sequence_ids" not in inputs
+
+    def _packed_vectors(self, inputs: Inputs, training: bool) -> Tensor:
+        """Returns the vectors of texts, computed without their padding."""
+        from keras_bert.layers.tensorflow.packed_texts import PackedTexts
+
+        packed = PackedTexts(ops.cast(inputs["padding_mask"], "int32"), self.encoder.attention_direction)
+        row = {name: packed.pack(ids) for name, ids in inputs.items() if name != "padding_mask"}
+        row = {"position_ids": packed.position_ids, **row}
+        outputs = self.encoder(row, training=training, packed_texts=packed)
+        groups = zip(packed.split(outputs["sequence_output"]), packed.padding_masks, strict=True)
+        return packed.in_order([self._pool(*group) for group in groups])
+
     def _vectors(self, inputs: Inputs, training: bool) -> Tensor:
-        tokens = ops.cast(self.encoder(inputs, training=training)["sequence_output"], "float32")
-        vectors = pool_tokens(tokens, inputs.get("padding_mask"), self.pooling)
+        return self._pool(self.encoder(inputs, training=training)["sequence_output"], inputs.get("padding_mask"))
+
+    def _pool(self, tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
+        vectors = pool_tokens(ops.cast(tokens, "float32"), padding_mask, self.pooling)
         if self.projection is not None:
             vectors = self.projection(vectors)
         if self.dimensions is not None:
@@ -394,13 +411,3 @@ def _search(from_texts: Any, corpus: Sequence[Any], top_k: int, inputs: Mapping[
     queries = scale_to_unit_length(from_texts(inputs)["embedding"])
     scores, indices = tf.math.top_k(tf.matmul(queries, vectors, transpose_b=True), min(top_k, vectors.shape[0]))
     return {"texts": tf.gather(texts, indices), "indices": indices, "scores": scores}
-
-
-def _trimmed(inputs: Inputs) -> Inputs:
-    """Cuts off the padding that all rows have, unless the shape is static."""
-    mask = inputs.get("padding_mask")
-    if keras.backend.backend() != "tensorflow" or mask is None or mask.shape[1] is not None:
-        return inputs
-    positions = ops.arange(1, ops.shape(mask)[1] + 1, dtype="int32")
-    length = ops.maximum(ops.max(ops.cast(mask, "int32") * positions), 1)
-    return {name: ids[:, :length] for name, ids in inputs.items()}

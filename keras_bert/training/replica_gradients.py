@@ -26,7 +26,7 @@ class ReplicaGradients:
     whole batch's, except for dropout.
 
     Raises:
-        ValueError: if such a model is to be compiled by XLA: it has outputs of several lengths.
+        ValueError: if such a model is to be compiled by XLA, which needs shapes that do not depend on the texts.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class ReplicaGradients:
         self._loss_spans_batch = getattr(model, "loss_spans_batch", False)
         if jit_compile and self._loss_spans_batch:
             raise ValueError(
-                f"XLA cannot compile the training of a {type(model).__name__}, which computes the texts of an example "
-                "at lengths of their own; leave jit_compile out"
+                f"XLA cannot compile the training of a {type(model).__name__}, which computes texts without their "
+                "padding; leave jit_compile out"
             )
         self._dropout_seeds = DropoutSeeds(model, seed)
         # Seeds are drawn outside of the compiled function: XLA would draw others.

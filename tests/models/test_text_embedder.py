@@ -25,8 +25,9 @@ def toy_embedder(encoder_arguments=None, preprocessor=None, **arguments):
     return BertTextEmbedder(encoder, preprocessor or toy_preprocessor(), **{"seed": 1, **arguments})
 
 
-def without_dropout(**arguments):
-    return toy_embedder({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}, **arguments)
+def without_dropout(encoder_arguments=None, **arguments):
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return toy_embedder({**rates, **(encoder_arguments or {})}, **arguments)
 
 
 def test_embeddings_and_cosines_equal_sentence_transformers(shared, minilm):
@@ -55,12 +56,32 @@ def test_texts_of_an_example_do_not_influence_each_other():
     (batch, _), *_ = training_batches(embedder.tokenize(TRIPLETS), BatchPlan([1] * 12, 12, bucket_step=None)).take(1)
     expected = [embedder.encode(TRIPLETS[name]) for name in TRIPLETS]
     assert_close(np.array(embedder(batch)).swapaxes(0, 1), np.array(expected), num_terms=64)
-    trimmed = tf.function(embedder, input_signature=[training_spec(batch)])(batch)  # lengths are unknown
-    assert_close(trimmed, embedder(batch), num_terms=64)
 
 
-def training_spec(batch):
-    return {name: tf.TensorSpec([None, 3, None], values.dtype) for name, values in batch.items()}
+@pytest.mark.parametrize(
+    ("encoder_arguments", "pooling"),
+    [({}, "mean"), ({"gradient_checkpointing": True}, "max"), ({"attention_direction": "left_to_right"}, "cls")],
+)
+@pytest.mark.parametrize("examples", [1, 12])
+def test_texts_without_padding_give_the_same(encoder_arguments, pooling, examples):
+    embedder = without_dropout(encoder_arguments, pooling=pooling)
+    (batch, _), *_ = training_batches(embedder.tokenize(TRIPLETS), BatchPlan([1] * 12, 12, bucket_step=None)).take(1)
+    batch = {name: values[:examples] for name, values in batch.items()}
+    batch["padding_mask"] = tf.tensor_scatter_nd_update(batch["padding_mask"], [[0, 0, 1]], [0])  # also inside a text
+    batch["padding_mask"] *= tf.constant([1, 1, 0])[:, None]  # and texts without a token
+
+    def vectors_and_gradients(batch):
+        with tf.GradientTape() as tape:
+            vectors = embedder(batch, training=True)
+            loss = tf.reduce_sum(vectors[:, 0] * tf.roll(vectors[:, 1], 1, axis=-1))
+        gradients = tape.gradient(loss, embedder.trainable_variables)
+        return [vectors, *(tf.convert_to_tensor(gradient) for gradient in gradients)]
+
+    spec = {name: tf.TensorSpec([None, 3, None], values.dtype) for name, values in batch.items()}
+    packed = tf.function(vectors_and_gradients).get_concrete_function(spec)
+    assert "SplitV" in {node.op for node in packed.graph.as_graph_def().node}
+    for found, expected in zip(packed(batch), vectors_and_gradients(batch), strict=True):
+        assert_close(found, expected, num_terms=256)
 
 
 @pytest.mark.parametrize("objective", ["multiple_negatives", "triplet", "cosine", "cosent"])

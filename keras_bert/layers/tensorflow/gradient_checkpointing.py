@@ -9,8 +9,8 @@ import tensorflow as tf
 from keras_bert.layers.tensorflow.custom_gradients import custom_gradient, first_order_only, stop_recording
 
 
-def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, *constants: tf.Tensor, **options: bool) -> tf.Tensor:
-    """Returns `layer(x, *constants, training=True, **options)`, of which only `x` is kept for the gradient.
+def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, **constants: Any) -> tf.Tensor:
+    """Returns `layer(x, training=True, **constants)`, of which only `x` is kept for the gradient.
 
     The backward pass runs the built layer again with the same random numbers, so that the gradient does not change.
     `constants` have no gradient.
@@ -22,7 +22,7 @@ def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, *constants: t
 
     def compute(x: tf.Tensor) -> tf.Tensor:
         with keras.StatelessScope(state_mapping=list(zip(generators, states, strict=True))):
-            return layer(x, *constants, training=True, **options)
+            return layer(x, training=True, **constants)
 
     @custom_gradient  # `tf.recompute_grad` keeps every graph that it is used in alive
     def run(x: tf.Tensor) -> tuple[tf.Tensor, Any]:

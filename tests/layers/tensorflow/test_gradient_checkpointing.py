@@ -24,7 +24,11 @@ def run(gradient_checkpointing, compiled=False):
         with tf.GradientTape() as tape:
             tape.watch(x)
             for _ in range(2):
-                x = recompute_in_gradient(block, x, MASK) if gradient_checkpointing else block(x, MASK, training=True)
+                x = (
+                    recompute_in_gradient(block, x, attention_mask=MASK)
+                    if gradient_checkpointing
+                    else block(x, MASK, training=True)
+                )
             loss = tf.reduce_sum(x**3)
         return loss, tape.gradient(loss, [variable.value for variable in block.trainable_weights])
 
@@ -77,7 +81,7 @@ def test_graphs_do_not_outlive_their_functions():
     def gradient(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = recompute_in_gradient(block, x, MASK)
+            y = recompute_in_gradient(block, x, attention_mask=MASK)
         return tape.gradient(y, x)
 
     graph = weakref.ref(gradient.get_concrete_function(X).graph)
