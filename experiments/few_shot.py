@@ -55,15 +55,15 @@ def write_examples(source, text_column, number, seed, target):
     return number, number * len(counts)
 
 
-def make_task(method, train, dev, text_column, max_pairs):
-    """Returns the task of a method."""
+def make_task(method, train, dev, text_column, max_pairs, seed):
+    """Returns the task of a method; the seed draws SetFit's pairs."""
     from keras_bert.finetuning.few_shot_task import FewShotClassification, FewShotSettings
     from keras_bert.finetuning.text_classification import TextClassification, TextClassificationSettings
 
     files = {"train_file": (str(train),), "dev_file": (str(dev),), "text_column": text_column}
     if method == FINE_TUNING:
         return TextClassification.from_settings(TextClassificationSettings(**files), ("train",))
-    return FewShotClassification.from_settings(FewShotSettings(max_pairs=max_pairs, **files), ("train",))
+    return FewShotClassification.from_settings(FewShotSettings(max_pairs=max_pairs, **files), ("train",), seed)
 
 
 def make_recipe(method, num_examples, **settings):
@@ -95,7 +95,7 @@ def run(values):
                 train = folder / "train.tsv"
                 number, num_examples = write_examples(source, text_column, wanted, seed, train)
                 for method, found in trials.items():
-                    task = make_task(method, train, dev, text_column, values.max_pairs)
+                    task = make_task(method, train, dev, text_column, values.max_pairs, seed)
                     recipe = make_recipe(method, num_examples, init_checkpoint=values.init_checkpoint, seed=seed)
                     results = keras_bert.fine_tune(task, recipe, folder / method.lower(), modes=("train",))
                     found.append(results["trials"][0])
