@@ -125,17 +125,22 @@ def test_an_encoder_without_attention_weights_is_served_without_them(tmp_path):
 @pytest.mark.slow
 def test_a_process_serves_without_the_package(tmp_path):
     toy_classifier().export(tmp_path / "reviews" / "1")
-    block = "import sys, runpy; sys.modules['keras_bert'] = None; "
+    block = "import signal, sys, runpy; sys.modules['keras_bert'] = None; "
+    block += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # tests in the background ignore it
     block += "sys.argv[0] = 'serve'; runpy.run_module('tools.serve', run_name='__main__')"
     command = [sys.executable, "-c", block, f"--saved_model={tmp_path / 'reviews'}", "--port=0"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        lines = iter(process.stderr.readline, "")
-        address = next(match[1] for match in (re.match("REST: (http.*)", line) for line in lines) if match)
-        with urllib.request.urlopen(urllib.request.Request(f"{address}:predict", b'{"instances": ["good"]}')) as answer:
-            assert json.load(answer)["predictions"][0].keys() >= {"label", "probabilities"}
-        assert address.endswith("/v1/models/reviews")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        try:
+            lines = iter(process.stderr.readline, "")
+            address = next(match[1] for match in (re.match("REST: (http.*)", line) for line in lines) if match)
+            request = urllib.request.Request(f"{address}:predict", b'{"instances": ["good"]}')
+            with urllib.request.urlopen(request) as answer:
+                assert json.load(answer)["predictions"][0].keys() >= {"label", "probabilities"}
+            assert address.endswith("/v1/models/reviews")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
