@@ -288,8 +288,8 @@ class BertEncoder(FromPreset, keras.Model):
     ) -> dict[str, Any]:
         """Encodes a batch; see the class for inputs and outputs.
 
-        With `packed_texts`, the inputs are its row, which has no padding and position ids, and there is no
-        `pooled_output`.
+        With `packed_texts`, the inputs are its row and its position ids; there is no `pooled_output`, and attention
+        scores cannot be returned.
         """
         is_left_to_right = self.attention_direction == LEFT_TO_RIGHT
         first_only = pooled_only and not is_left_to_right and not return_hidden_states

@@ -19,10 +19,14 @@ def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, **constants: 
     generators = [variable for variable in layer.variables if id(variable) not in weights]  # random states
     # Read now: the first run advances them.
     states = [tf.identity(generator.value) for generator in generators]
+    advanced = states  # after a run
 
     def compute(x: tf.Tensor) -> tf.Tensor:
-        with keras.StatelessScope(state_mapping=list(zip(generators, states, strict=True))):
-            return layer(x, training=True, **constants)
+        nonlocal advanced
+        with keras.StatelessScope(state_mapping=list(zip(generators, states, strict=True))) as scope:
+            output = layer(x, training=True, **constants)
+        advanced = [scope.get_current_value(generator) for generator in generators]
+        return output
 
     @custom_gradient  # `tf.recompute_grad` keeps every graph that it is used in alive
     def run(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -41,8 +45,8 @@ def recompute_in_gradient(layer: keras.layers.Layer, x: tf.Tensor, **constants: 
         return output, gradient
 
     output = run(x)
-    for generator in generators:
-        generator.assign(generator.value + tf.constant([0, 1], generator.dtype))  # as Keras advances it per draw
+    for generator, state in zip(generators, advanced, strict=True):
+        generator.assign(state)
     return output
 
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.layers.tensorflow.gradient_checkpointing import recompute_in_gradient
+from keras_bert.layers.tensorflow.packed_texts import PackedTexts
 from keras_bert.layers.transformer_block import TransformerBlock
 from tests.tolerances import assert_close
 from tests.toys import toy_classifier
@@ -15,30 +16,32 @@ X = tf.constant(np.random.default_rng(0).normal(size=(2, 5, 8)), tf.float32)
 MASK = tf.ones([2, 1, 5], tf.bool)
 
 
-def run(gradient_checkpointing, compiled=False):
+def run(gradient_checkpointing, compiled=False, packed=False):
     """Returns loss, gradients, and all variables afterwards, of a block that is used twice with much dropout."""
+    inputs = tf.reshape(X, [1, 10, 8]) if packed else X
     block = TransformerBlock(2, 16, seed=1, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
     block.build((None, None, 8))
 
     def loss_and_gradients(x):
+        mask = PackedTexts(tf.ones([2, 5], tf.int32)) if packed else MASK  # draws a seed for each group
         with tf.GradientTape() as tape:
             tape.watch(x)
             for _ in range(2):
                 x = (
-                    recompute_in_gradient(block, x, attention_mask=MASK)
+                    recompute_in_gradient(block, x, attention_mask=mask)
                     if gradient_checkpointing
-                    else block(x, MASK, training=True)
+                    else block(x, attention_mask=mask, training=True)
                 )
             loss = tf.reduce_sum(x**3)
         return loss, tape.gradient(loss, [variable.value for variable in block.trainable_weights])
 
-    loss, gradients = (tf.function(loss_and_gradients) if compiled else loss_and_gradients)(X)
+    loss, gradients = (tf.function(loss_and_gradients) if compiled else loss_and_gradients)(inputs)
     return [np.array(value) for value in (loss, *gradients, *(variable.value for variable in block.variables))]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_loss_gradients_and_random_numbers_are_the_same(compiled):
-    for kept, recomputed in zip(run(False, compiled), run(True, compiled), strict=True):
+@pytest.mark.parametrize(("compiled", "packed"), [(False, False), (True, False), (True, True)])
+def test_loss_gradients_and_random_numbers_are_the_same(compiled, packed):
+    for kept, recomputed in zip(run(False, compiled, packed), run(True, compiled, packed), strict=True):
         np.testing.assert_array_equal(kept, recomputed)
 
 
