@@ -48,11 +48,15 @@ class PackedTexts:
         padding_mask, last_tokens = tf.gather(padding_mask, order), tf.gather(last_tokens, order)
         self.padding_masks: list[tf.Tensor] = []
         self._indices: list[tf.Tensor] = []  # [tokens of a group]: where they are among its positions
+        self._numbers: list[tf.Tensor] = []  # [positions of a group]: the token at each; padding: their number
         for group in range(_NUM_GROUPS):
             rows = slice(texts * group // _NUM_GROUPS, texts * (group + 1) // _NUM_GROUPS)
             mask = padding_mask[rows, : tf.reduce_max(tf.concat([[1], last_tokens[rows]], 0))]
             self.padding_masks.append(mask)
-            self._indices.append(tf.where(tf.reshape(mask, [-1]) > 0)[:, 0])
+            is_token = tf.reshape(mask, [-1]) > 0
+            indices, counts = tf.where(is_token)[:, 0], tf.cumsum(tf.cast(is_token, tf.int32))
+            self._indices.append(indices)
+            self._numbers.append(tf.where(is_token, counts - 1, tf.size(indices)))
         self.attention_masks = [make_attention_mask(mask, attention_direction) for mask in self.padding_masks]
         tokens = tf.where(padding_mask > 0)
         self._tokens = tf.stack([tf.gather(tf.cast(order, tf.int64), tokens[:, 0]), tokens[:, 1]], axis=1)
@@ -66,16 +70,16 @@ class PackedTexts:
         """Returns the groups [texts, length, ...] of a row [1, tokens, ...]; their padding is 0."""
         parts = tf.split(tf.squeeze(row, 0), [tf.size(indices) for indices in self._indices], num=_NUM_GROUPS)
         groups = []
-        for part, indices, mask in zip(parts, self._indices, self.padding_masks, strict=True):
-            padded = tf.reshape(_pad(part, indices, mask), tf.concat([tf.shape(mask), tf.shape(part)[1:]], 0))
+        for part, indices, numbers, mask in zip(parts, self._indices, self._numbers, self.padding_masks, strict=True):
+            padded = tf.reshape(_pad(part, indices, numbers), tf.concat([tf.shape(mask), tf.shape(part)[1:]], 0))
             groups.append(tf.ensure_shape(padded, [None, None, *row.shape[2:]]))
         return groups
 
     def join(self, groups: Sequence[tf.Tensor]) -> tf.Tensor:
         """Returns the row [1, tokens, ...] of the groups that `split` returns."""
         rows = []
-        for group, indices, mask in zip(groups, self._indices, self.padding_masks, strict=True):
-            rows.append(_drop_padding(tf.reshape(group, tf.concat([[-1], tf.shape(group)[2:]], 0)), indices, mask))
+        for group, indices, numbers in zip(groups, self._indices, self._numbers, strict=True):
+            rows.append(_drop_padding(tf.reshape(group, tf.concat([[-1], tf.shape(group)[2:]], 0)), indices, numbers))
         return tf.concat(rows, 0)[None]
 
     def in_order(self, vectors: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -84,29 +88,27 @@ class PackedTexts:
 
 
 # Each of the two is the gradient of the other. TensorFlow's own gradient of a lookup adds up rows, on one core.
-def _pad(rows: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _pad(rows: tf.Tensor, indices: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Returns the positions [texts * length, ...] of a padded batch whose tokens are `rows`; padding is 0."""
 
     @custom_gradient
     def pad(rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        return _with_zeros(rows, mask), lambda upstream: first_order_only(tf.gather(upstream, indices))
+        return _with_zeros(rows, numbers), lambda upstream: first_order_only(tf.gather(upstream, indices))
 
     return pad(rows)
 
 
-def _drop_padding(positions: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _drop_padding(positions: tf.Tensor, indices: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Returns the tokens among the positions [texts * length, ...] of a padded batch."""
 
     @custom_gradient
     def drop(positions: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        return tf.gather(positions, indices), lambda upstream: first_order_only(_with_zeros(upstream, mask))
+        return tf.gather(positions, indices), lambda upstream: first_order_only(_with_zeros(upstream, numbers))
 
     return drop(positions)
 
 
-def _with_zeros(rows: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _with_zeros(rows: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
     """Returns the rows of tokens, and zeros for padding. A lookup, which uses all cores, unlike `tf.scatter_nd`."""
-    is_token = tf.reshape(mask, [-1]) > 0
-    numbers = tf.where(is_token, tf.cumsum(tf.cast(is_token, tf.int32)) - 1, tf.shape(rows)[0])
     zero = tf.zeros(tf.concat([[1], tf.shape(rows)[1:]], 0), rows.dtype)
     return tf.gather(tf.concat([rows, zero], 0), numbers)
